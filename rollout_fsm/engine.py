@@ -1,0 +1,391 @@
+"""The engine: it mints rollouts, holds each until it is final, and ends what nobody else ended (L75).
+
+`run`, `run_all` and `interaction` are written on `rollout`; there is one way to run one. What the engine holds open for its rollouts is
+in `services`, what becomes of many at once in `batch`.
+"""
+
+import logging
+import math
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Required, TypedDict, Unpack
+from weakref import WeakValueDictionary
+
+import trio
+from attrs import asdict, define, field
+
+from rollout_fsm.batch import Batch, Job, jobs
+from rollout_fsm.errors import RuntimeLifetimeError
+from rollout_fsm.harness import Harness
+from rollout_fsm.hooks import Hooks, harness_metrics
+from rollout_fsm.interaction import Interaction
+from rollout_fsm.judge import Judge
+from rollout_fsm.limits import LIMIT_NAMES, Bounds, RolloutLimits, RolloutPolicy, RolloutTimeouts
+from rollout_fsm.machine.lifecycle import lifecycle
+from rollout_fsm.messages import JSON, Sampling
+from rollout_fsm.model import Model
+from rollout_fsm.outcome import interrupts
+from rollout_fsm.output import RunFolder
+from rollout_fsm.plan import Plan
+from rollout_fsm.rollout import Rollout
+from rollout_fsm.rows import task_row
+from rollout_fsm.runtime import Runtime, RuntimeFactory
+from rollout_fsm.runtimes import LocalRuntime
+from rollout_fsm.services import EngineServices, LostTrace
+from rollout_fsm.shield import shielded
+from rollout_fsm.task import Task
+from rollout_fsm.toolset import Toolset
+from rollout_fsm.trace import AgentInfo, GroupInfo, RunInfo, TaskInfo, Trace, TransitionRecord
+
+log = logging.getLogger("rollout_fsm")
+
+EVENTS = ("on_trace", "on_transition", "on_finished")
+"""What an observer may have."""
+
+
+class AgentSettings(TypedDict, total=False):
+    """How a rollout is run. The same for `run`, `run_all`, `interaction` and `rollout`."""
+
+    harness: Required[Harness]
+    model: Required[Model]
+    runtime: Runtime | RuntimeFactory
+    """A running `Runtime` is borrowed; a factory (a class) makes an owned one for each rollout."""
+    limits: RolloutLimits
+    timeouts: RolloutTimeouts
+    """Field by field the run's where set, else the task's, else the default (L2)."""
+    policy: RolloutPolicy
+    sampling: Sampling
+    """Wins over what the harness's requests ask for."""
+    tools: Sequence[Callable[[], Toolset]]
+    """Tool servers beside the task's own; built anew for each rollout, so classes or functions."""
+    judges: Sequence[Judge]
+    observers: Sequence[object]
+
+
+class OneRollout(AgentSettings, total=False):
+    """What only a single rollout can be given."""
+
+    id: str
+    """uuid4 hex unless given."""
+    group: GroupInfo
+
+
+@define(eq=False, repr=False)
+class Engine:
+    """Runs rollouts. Made by `open_engine`, used inside its `async with`."""
+
+    _folder: RunFolder | None
+    _run_name: str | None
+    _host: str
+    _port: int
+    _with_gateway: bool
+    _observers: tuple[object, ...]
+    _manager: AbstractAsyncContextManager[trio.Nursery] | None = field(init=False, default=None)
+    _nursery: trio.Nursery | None = field(init=False, default=None)
+    _services: EngineServices | None = field(init=False, default=None)
+    _live: dict[Rollout, tuple[object, ...]] = field(init=False, factory=dict)
+    """Every rollout that is not final, and who watches it."""
+    _open: bool = field(init=False, default=False)
+    """Whether rollouts may be minted: inside the block, until it is left."""
+    _unwritten: "WeakValueDictionary[str, trio.Event]" = field(init=False, factory=WeakValueDictionary)
+    """Finished traces on their way to the file, by id; the writer holds them."""
+    _run_info: RunInfo = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._run_info = RunInfo(id=uuid.uuid4().hex, name=self._run_name)
+
+    # ---- rollouts
+
+    def rollout(self, task: Task, *, has_user: bool = False, **settings: Unpack[OneRollout]) -> Rollout:
+        """A rollout, minted but not opened: the three verbs by hand, best with `async with`.
+
+        Raises `TypeError` for what does not fit together (a wrong hook, a harness that is none), `RuntimeError` outside of the engine's
+        block.
+        """
+        services = self._present()
+        observers = (*self._observers, *_checked_observers(settings.get("observers", ())))
+        plan = _plan(task, has_user=has_user, services=services, settings=settings)
+        trace = Trace(
+            id=settings.get("id") or uuid.uuid4().hex,
+            task=TaskInfo(type=type(task).__name__, data=task_row(task), key=task.key, hash=task.hash),
+            agent=AgentInfo(config=_agent_config(plan)),
+            run=self._run_info,
+            group=settings.get("group"),
+        )
+        rollout = Rollout(plan, trace, self)
+        self._live[rollout] = observers
+        self._tell(observers, "on_trace", trace)
+        return rollout
+
+    async def run(self, task: Task, **settings: Unpack[OneRollout]) -> Trace:
+        """One rollout, whole: open, one segment, close. Returns its trace, whatever became of it.
+
+        Raises only a cancellation, a caller's mistake (`TypeError`) and a caller's lifetime bug (`RuntimeLifetimeError`).
+        """
+        async with self.rollout(task, **settings) as rollout:
+            if await rollout.open():
+                await rollout.step()
+            trace = await rollout.close()
+        await self._on_disk(trace)
+        return trace
+
+    def run_all(
+        self,
+        tasks: Iterable[Task],
+        *,
+        rollouts_per_task: int = 1,
+        max_concurrent: int | None = None,
+        **settings: Unpack[AgentSettings],
+    ) -> Batch:
+        """Many rollouts: `async with engine.run_all(tasks, …) as traces: async for trace in traces: …`.
+
+        At most `max_concurrent` at once, from boot to confirmed release (None: no bound). Traces come as they finish; a failed rollout
+        is a trace like any other (L42). Leaving the block cancels what is left. Raises `TypeError` and `ValueError` for what does not
+        fit together, before anything starts.
+        """
+        services = self._present()
+        _at_least_one("rollouts_per_task", rollouts_per_task)
+        _at_least_one("max_concurrent", 1 if max_concurrent is None else max_concurrent)
+        owed = list(tasks)
+        for task in {type(task): task for task in owed}.values():
+            _plan(task, has_user=False, services=services, settings=settings)
+        assert self._nursery is not None
+
+        async def run(job: Job) -> Trace:
+            return await self._run_job(job, settings)
+
+        return Batch(self._nursery, jobs(owed, rollouts_per_task), run, max_concurrent)
+
+    def interaction(self, task: Task, **settings: Unpack[OneRollout]) -> Interaction:
+        """A rollout whose user is the caller: `async with engine.interaction(task, …) as interaction: await interaction.turn(…)`."""
+        return Interaction(self.rollout(task, has_user=True, **settings))
+
+    @property
+    def lost(self) -> Sequence[LostTrace]:
+        """Finished traces that could not be written, by name."""
+        return tuple(self._services.lost) if self._services is not None else ()
+
+    @property
+    def url(self) -> str:
+        """Base URL of the gateway; empty where there is none."""
+        gateway = self._services.gateway if self._services is not None else None
+        return "" if gateway is None else gateway.url
+
+    def __repr__(self) -> str:
+        return f"<Engine {'open' if self._open else 'closed'} live={len(self._live)} {self.url}>"
+
+    # ---- the engine's own life
+
+    async def __aenter__(self) -> "Engine":
+        if self._manager is not None:
+            raise RuntimeError("an engine is entered once; open another with open_engine()")
+        if self._folder is not None:
+            self._folder.open()
+        self._manager = trio.open_nursery()
+        self._nursery = await self._manager.__aenter__()
+        services = EngineServices(self._nursery, self._folder)
+        problem: BaseException | None = None
+        try:
+            await services.start(host=self._host, port=self._port, gateway=self._with_gateway)
+        except BaseException as raised:  # noqa: BLE001  (raised again once the nursery is left)
+            problem = raised
+        if problem is not None:
+            self._nursery.cancel_scope.cancel()
+            await self._manager.__aexit__(None, None, None)
+            try:
+                raise problem
+            finally:
+                problem = None
+        self._services, self._open = services, True
+        return self
+
+    @trio.lowlevel.enable_ki_protection
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        assert self._manager is not None
+        self._open = False
+        raised = await shielded(self._shut_down, name="leaving the engine")
+        try:
+            if raised is not None and error is None:
+                error, kind, traceback = raised, type(raised), raised.__traceback__
+            try:
+                await self._manager.__aexit__(kind, error, traceback)
+            except BaseExceptionGroup as group:
+                if error is not None and len(group.exceptions) == 1 and group.exceptions[0] is error:
+                    if raised is error:
+                        raise _bare(error) from None
+                    return False  # the block's own exception, out of the group that a nursery makes of it
+                raise
+            return None
+        finally:
+            error = raised = traceback = None
+
+    async def _shut_down(self) -> None:
+        while self._live:
+            async with trio.open_nursery() as nursery:
+                for rollout in tuple(self._live):
+                    nursery.start_soon(rollout.cancel)
+        if self._services is not None:
+            await self._services.stop()
+        if self._folder is not None:
+            self._folder.close()
+
+    def _present(self) -> EngineServices:
+        if self._services is None or not self._open:
+            raise RuntimeError("the engine is not open: use it inside `async with open_engine() as engine`")
+        return self._services
+
+    # ---- what rollouts tell
+
+    def on_transition(self, rollout: Rollout, transition: TransitionRecord) -> None:
+        """A transition was taken; observers are told."""
+        self._tell(self._live.get(rollout, ()), "on_transition", rollout.trace, transition)
+
+    def on_finished(self, rollout: Rollout) -> None:
+        """A rollout is final: it is let go of, logged, written and told (L57, L75)."""
+        trace, observers = rollout.trace, self._live.pop(rollout, ())
+        stop = trace.errors[0].type if trace.errors else trace.stop_condition
+        log.info(
+            "rollout done: id=%s task=%s reward=%s turns=%d stop=%s", trace.id, trace.task.type, trace.reward, trace.num_turns, stop
+        )
+        if self._services is not None and (written := self._services.submit(trace)) is not None:
+            self._unwritten[trace.id] = written
+        self._tell(observers, "on_finished", trace)
+
+    async def _on_disk(self, trace: Trace) -> None:
+        """Wait until a finished trace is on disk, or known to be lost (L73)."""
+        written = self._unwritten.get(trace.id)
+        if written is not None:
+            await written.wait()
+
+    async def _run_job(self, job: Job, settings: AgentSettings) -> Trace:
+        """One rollout of a batch. The caller's lifetime bug is logged and its trace is aborted: siblings go on (L3, L42)."""
+        rollout = self.rollout(job.task, group=job.group, **settings)
+        try:
+            async with rollout:
+                if await rollout.open():
+                    await rollout.step()
+                await rollout.close()
+        except RuntimeLifetimeError as error:
+            log.error("rollout %s was aborted: %s", rollout.trace.id, error)
+        await self._on_disk(rollout.trace)
+        return rollout.trace
+
+    @staticmethod
+    def _tell(observers: Iterable[object], event: str, *about: object) -> None:
+        """Tell observers; what one raises is logged and disturbs nothing (L42)."""
+        for observer in observers:
+            tell = getattr(observer, event, None)
+            if tell is None:
+                continue
+            try:
+                tell(*about)
+            except Exception:
+                log.exception("observer %s raised in %s", type(observer).__name__, event)
+
+
+def open_engine(
+    *,
+    output_dir: str | Path | None = None,
+    run_name: str | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    observers: Sequence[object] = (),
+    gateway: bool = True,
+) -> Engine:
+    """An engine, for `async with`. Leaving it cancels what is not final and waits for its release (L75).
+
+    `output_dir`: finished traces go to its `traces.jsonl`; without it nothing is written. `host`, `port`: where the gateway listens, 0
+    takes a free port; `gateway=False` for harnesses in this process only. `observers` have any of `on_trace(trace)`,
+    `on_transition(trace, transition)`, `on_finished(trace)`. Entering raises `OSError` for a port in use or a folder that cannot be
+    written, `FileExistsError` for a folder that already holds a run.
+    """
+    return Engine(
+        RunFolder(Path(output_dir)) if output_dir is not None else None,
+        run_name,
+        host,
+        port,
+        gateway,
+        _checked_observers(observers),
+    )
+
+
+def _plan(task: Task, *, has_user: bool, services: EngineServices, settings: Mapping[str, object] | AgentSettings) -> Plan:
+    """Everything that the caller chose, settled; raises `TypeError` for what does not fit together (L31)."""
+    given = dict(settings)
+    for name in ("observers", "id", "group"):
+        given.pop(name, None)
+    if unknown := sorted(given.keys() - AgentSettings.__annotations__.keys()):
+        raise TypeError(f"a rollout has no setting {unknown[0]!r}; it takes {', '.join(AgentSettings.__annotations__)}")
+    for name in ("harness", "model"):
+        if name not in given:
+            raise TypeError(f"a rollout needs a {name}: pass {name}=")
+    if given.get("runtime") is None:
+        given["runtime"] = LocalRuntime
+    if not isinstance(task, Task):
+        raise TypeError(f"a rollout needs a Task, not {type(task).__name__}")
+    for name, kind in _KINDS.items():
+        if given.get(name) is not None and not isinstance(given[name], kind):
+            raise TypeError(f"{name} must be a {kind.__name__}, not {given[name]!r}")
+    if not isinstance(given["runtime"], Runtime) and not callable(given["runtime"]):
+        raise TypeError(f"runtime must be a Runtime (borrowed) or a factory of one (owned), not {given['runtime']!r}")
+    harness = given["harness"]
+    reserved = {row.sets for row in lifecycle().declaration.rows if row.sets} | {*LIMIT_NAMES, "context_length"}
+    return Plan(
+        task=task,
+        harness=harness,
+        model=given["model"],
+        runtime=given["runtime"],
+        limits=given.get("limits") or RolloutLimits(),
+        bounds=Bounds.settle(given.get("timeouts"), task.timeouts),
+        policy=given.get("policy") or RolloutPolicy(),
+        sampling=given.get("sampling") or Sampling(),
+        tools=tuple(given.get("tools") or ()),
+        judges=tuple(given.get("judges") or ()),
+        has_user=has_user,
+        hooks=Hooks.of(task, reserved=reserved),
+        harness_metrics=harness_metrics(harness),
+        services=services,
+    )
+
+
+_KINDS: Mapping[str, type] = {
+    "harness": Harness,
+    "model": Model,
+    "limits": RolloutLimits,
+    "timeouts": RolloutTimeouts,
+    "policy": RolloutPolicy,
+    "sampling": Sampling,
+}
+
+
+def _agent_config(plan: Plan) -> dict[str, JSON]:
+    """Who runs, as it stands on the trace: what was said, not what was left to defaults."""
+    said: dict[str, JSON] = {"harness": plan.harness.name, "model": plan.model.name}
+    for name, record in (("sampling", plan.sampling), ("limits", plan.limits), ("policy", plan.policy), ("timeouts", plan.bounds)):
+        values = {key: value for key, value in asdict(record).items() if value not in (None, {}, math.inf)}
+        if values:
+            said[name] = values
+    return said
+
+
+def _checked_observers(observers: Iterable[object]) -> tuple[object, ...]:
+    checked = tuple(observers)
+    for observer in checked:
+        if not any(callable(getattr(observer, event, None)) for event in EVENTS):
+            raise TypeError(f"an observer has any of {', '.join(EVENTS)}; {observer!r} has none")
+    return checked
+
+
+def _at_least_one(name: str, value: int) -> None:
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+
+
+def _bare(error: BaseException) -> BaseException:
+    """The interrupt in what was raised, bare, or the error as it is (L70)."""
+    return next(iter(interrupts(error)), error)

@@ -1,0 +1,233 @@
+"""One client's HTTP/1.1 connection: requests in, replies out, one after the other.
+
+Knows nothing of models or rollouts; an `Application` does. Everything that a client sends is bounded: the head of a
+request, its body, and what it sends ahead while an answer is being made. While a call runs, the client is watched: when
+it hangs up (its sending side ends, or the connection breaks), the call is cancelled. No byte of an answer is sent
+before the call has returned.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
+from urllib.parse import urlsplit
+
+import h11
+import trio
+from attrs import frozen
+
+from rollout_fsm.gateway.reply import Reply, error_reply
+from rollout_fsm.gateway.shutdown import Shutdown
+
+log = logging.getLogger("rollout_fsm.gateway")
+
+HEAD_LIMIT = 64 * 2**10
+"""Bytes of request line and headers, and of any other part that must arrive whole."""
+
+AHEAD_LIMIT = 64 * 2**10
+"""Bytes that a client may send ahead while its call runs. After these it is not read, and so not watched, any more."""
+
+READ_SIZE = 64 * 2**10
+SEND_SIZE = 64 * 2**10
+
+LINGER = 2.0
+"""Seconds in which a client that was answered before it had said everything may read the answer."""
+
+
+@frozen(kw_only=True)
+class Head:
+    """Request line and headers; the names of headers are lower case."""
+
+    method: str
+    path: str
+    headers: tuple[tuple[bytes, bytes], ...]
+
+    def get(self, name: bytes) -> bytes | None:
+        """The first header of that name."""
+        return next((value for known, value in self.headers if known == name), None)
+
+
+Call: TypeAlias = Callable[[bytearray], Awaitable[Reply]]
+"""What answers a request, given its body. Cancelled when the client hangs up."""
+
+
+class Application(Protocol):
+    """What a connection serves."""
+
+    @property
+    def max_body(self) -> int:
+        """The most bytes that a request's body may have."""
+
+    def route(self, head: Head) -> Call | Reply:
+        """What answers this request; a reply where its head is enough to answer it."""
+
+
+@frozen
+class _Refusal:
+    """A reply to a request that was not read to its end: the connection cannot go on after it."""
+
+    reply: Reply
+
+
+class Connection:
+    """One connection, from its first request to its end."""
+
+    def __init__(self, stream: trio.SocketStream, application: Application, shutdown: Shutdown) -> None:
+        self._stream = stream
+        self._application = application
+        self._shutdown = shutdown
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT)
+        self._hung_up = False
+        self._bodiless = False
+
+    async def run(self) -> None:
+        """Serve requests until either side ends the connection. Raises nothing for what a client does."""
+        try:
+            while await self._exchange():
+                self._http.start_next_cycle()
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            log.debug("a client broke its connection off: %s", error)
+
+    async def _exchange(self) -> bool:
+        """One request and its reply; returns whether another may follow."""
+        received: tuple[Head, Call | Reply, bytearray] | _Refusal | None = None
+        with self._shutdown.interruptible():
+            received = await self._receive()
+        if received is None:
+            return False
+        if isinstance(received, _Refusal):
+            await self._send(received.reply, last=True)
+            await self._linger()
+            return False
+        head, answer, body = received
+        reply = answer if isinstance(answer, Reply) else await self._watched(answer, body)
+        if reply is None:
+            log.debug("the client of %s %s hung up; its call was cancelled", head.method, head.path)
+            return False
+        await self._send(reply, last=self._shutdown.begun or self._hung_up)
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    # Receiving
+
+    async def _receive(self) -> tuple[Head, Call | Reply, bytearray] | _Refusal | None:
+        """The next request with what answers it; a refusal, or None where the client has ended the connection."""
+        self._bodiless = False
+        try:
+            event = await self._next()
+            if not isinstance(event, h11.Request):
+                return None
+            if not event.http_version.startswith(b"1."):
+                version = event.http_version.decode("ascii")
+                return _Refusal(error_reply(505, f"HTTP/{version} is not supported: speak HTTP/1.1"))
+            head = _head(event)
+            self._bodiless = head.method == "HEAD"
+            answer = self._application.route(head)
+            if isinstance(answer, Reply) and self._http.they_are_waiting_for_100_continue:
+                return _Refusal(answer)
+            body = await self._body(head, kept=not isinstance(answer, Reply))
+        except h11.RemoteProtocolError as error:
+            log.debug("a client does not speak HTTP/1.1: %s", error)
+            return _Refusal(error_reply(error.error_status_hint, f"not a valid HTTP/1.1 request: {error}"))
+        if body is None:
+            limit = self._application.max_body
+            too_large = error_reply(413, f"the request body is larger than {limit} bytes", code="body_too_large")
+            return _Refusal(answer if isinstance(answer, Reply) else too_large)
+        return head, answer, body
+
+    async def _body(self, head: Head, *, kept: bool) -> bytearray | None:
+        """The body, empty if it is not kept; None if it is too large, which is known as early as the head says so."""
+        body = bytearray()
+        length = int(head.get(b"content-length") or 0)  # h11 has checked that it is a number
+        limit = self._application.max_body
+        if length > limit:
+            return None
+        arrived = 0
+        while isinstance(event := await self._next(), h11.Data):
+            arrived += len(event.data)
+            if arrived > limit:
+                return None
+            if kept:
+                body += event.data
+        return body
+
+    async def _next(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        while True:
+            event = self._http.next_event()
+            if event is not h11.NEED_DATA:
+                return event
+            if self._http.they_are_waiting_for_100_continue:
+                await self._write(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
+            self._http.receive_data(await self._stream.receive_some(READ_SIZE))
+
+    # Answering
+
+    async def _watched(self, call: Call, body: bytearray) -> Reply | None:
+        """What the call answers; None if the client hung up first and the call was cancelled for it."""
+        reply: Reply | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, nursery.cancel_scope)
+            reply = await call(body)
+            nursery.cancel_scope.cancel()
+        return reply
+
+    async def _watch(self, call: trio.CancelScope) -> None:
+        """Cancel the call when the client hangs up; keep what it sends ahead for the next request."""
+        ahead = 0
+        while ahead < AHEAD_LIMIT:
+            try:
+                data = await self._stream.receive_some(READ_SIZE)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                data = b""
+            if not data:
+                self._hung_up = True
+                call.cancel()
+                return
+            ahead += len(data)
+            self._http.receive_data(data)
+
+    async def _send(self, reply: Reply, *, last: bool) -> None:
+        headers = list(reply.headers)
+        if isinstance(reply.body, bytes) and reply.status != 204:
+            headers.append(("content-length", str(len(reply.body))))
+        if last:
+            headers.append(("connection", "close"))
+        pending = bytearray(self._bytes(h11.Response(status_code=reply.status, headers=headers)))
+        if not self._bodiless:
+            for piece in (reply.body,) if isinstance(reply.body, bytes) else reply.body:
+                pending += self._bytes(h11.Data(data=piece))
+                if len(pending) >= SEND_SIZE:
+                    await self._stream.send_all(pending)
+                    pending = bytearray()
+        pending += self._bytes(h11.EndOfMessage())
+        await self._stream.send_all(pending)
+
+    async def _write(self, event: h11.Event) -> None:
+        await self._stream.send_all(self._bytes(event))
+
+    def _bytes(self, event: h11.Event) -> bytes:
+        return self._http.send(event) or b""
+
+    async def _linger(self) -> None:
+        """Let the client read its answer: a socket closed on unread input resets the connection and loses it."""
+        with self._shutdown.interruptible(), trio.move_on_after(LINGER):
+            await self._stream.send_eof()
+            left = self._application.max_body
+            while left > 0 and (data := await self._stream.receive_some(READ_SIZE)):
+                left -= len(data)
+
+
+def _head(event: h11.Request) -> Head:
+    return Head(
+        method=event.method.decode("ascii"),
+        path=_path(event.target.decode("ascii", "replace")),
+        headers=tuple((bytes(name), bytes(value)) for name, value in event.headers),
+    )
+
+
+def _path(target: str) -> str:
+    """The path of a request's target, which may be a whole URL; a target that has none stands for itself."""
+    if target.startswith("/"):
+        return target.partition("?")[0]
+    try:
+        return urlsplit(target).path or target
+    except ValueError:
+        return target

@@ -1,0 +1,84 @@
+"""The contract of a harness: the program around the model, and what it is given to run one exchange."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import field, frozen
+
+from rollout_fsm.messages import Message, Request, Response
+from rollout_fsm.runtime import ProgramResult, Runtime
+
+if TYPE_CHECKING:
+    from rollout_fsm.trace import Trace
+
+
+@frozen(kw_only=True, eq=False)
+class Exchange:
+    """What a harness session is given: the opening of the conversation, a runtime, and two ways to the model."""
+
+    prompt: tuple[Message, ...]
+    """The task's prompt as the interceptors left it; empty if the user opens the conversation."""
+    system_prompt: str | None
+    runtime: Runtime
+    endpoint: str
+    """Base URL of the gateway as a program in the runtime reaches it (`…/v1`); empty where there is no gateway."""
+    secret: str
+    """The rollout's own key for the gateway; a bearer token."""
+    tool_urls: Mapping[str, str]
+    """Name to URL of the tool servers, as programs in the runtime reach them."""
+    trace: "Trace"
+    _respond: Callable[[Request], Awaitable[Response]] = field(repr=False)
+    _remaining: Callable[[], float] = field(repr=False)
+
+    async def respond(self, request: Request) -> Response:
+        """One turn, in process: the same limits, stops, hooks and commit as over the gateway.
+
+        Raises `TurnRefused` when the turn is not admitted (L16), `ProviderError` when the model failed (L20), `TaskError` when
+        a hook did (L35).
+        """
+        return await self._respond(request)
+
+    @property
+    def time_remaining(self) -> float:
+        """Seconds of the agent budget that are left; infinite where there is no bound (L12)."""
+        return self._remaining()
+
+
+class HarnessSession(ABC):
+    """One exchange, run segment by segment."""
+
+    @abstractmethod
+    async def run(self, messages: Sequence[Message] | None) -> ProgramResult | None:
+        """Run one segment, until the harness yields.
+
+        The first segment opens with the exchange's prompt, then `messages` if any; later ones go on with `messages` (L10). A
+        harness whose segment is a program returns how it ended: the engine judges the exit status (L16, L20, L41). Others
+        return None. What it raises is a `HarnessError` unless it is typed (L40).
+        """
+
+    async def close(self) -> None:
+        """End the session. Bounded by `timeouts.close`; a failure is a warning (L51)."""
+
+
+class Harness(ABC):
+    """The program around the model. One object serves many rollouts at once; what belongs to one lives in its session.
+
+    What holds something open is an async context manager, which the engine enters once. `@metric` methods measure each of its
+    rollouts (L30, L62).
+    """
+
+    @property
+    def name(self) -> str:
+        """What the harness is called on a trace."""
+        return type(self).__name__
+
+    async def setup(self, runtime: Runtime) -> None:
+        """Prepare a runtime: install, copy, configure. Shares `timeouts.setup` with the task's setup (L4)."""
+
+    @abstractmethod
+    async def open_session(self, exchange: Exchange) -> HarnessSession:
+        """Open the session of one rollout. An open that fails undoes itself (L8)."""
+
+    async def cleanup(self, trace: "Trace", runtime: Runtime) -> None:
+        """Undo what `setup` did; called once if `setup` began, bounded by `timeouts.release` (L8, L55)."""

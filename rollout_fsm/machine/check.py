@@ -1,0 +1,248 @@
+"""The proofs: what holds for the declared table itself, P1 to P10, by exhaustion.
+
+Nothing is sampled and nothing is fired: every state, every row and every valuation of the guards is looked at. A fault
+names the property, says what breaks it, and carries the shortest path that shows it, so that it can be followed on the
+diagram. A wrong arrow that breaks no property is for scenarios and for the review of the diagram, not for this file.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from attrs import field, frozen
+
+from rollout_fsm.machine.declaration import Declaration, Row, State
+from rollout_fsm.machine.guards import GUARDS
+from rollout_fsm.machine.paths import Valuation, by_trigger, in_words, live, moves, shortest, taken, valuations
+from rollout_fsm.machine.vocabulary import ACTIVITIES, ONGOING, TRIGGERS
+
+DEAD_ENDS = ("failing", "discarding", "aborting")
+"""Where a run is after a failure or a cancellation; it is never scored from there (P2)."""
+
+SCORED = ("closing", "finalizing", "scoring", "releasing")
+"""What lies between the end of an exchange and `completed`, in this order (P3)."""
+
+RELEASES = ("releasing", "discarding", "aborting")
+"""Where what was started is released (P4)."""
+
+CLOCKED = ("stepping", "stopping")
+"""Where the agent clock runs (P8)."""
+
+
+@frozen(kw_only=True)
+class Fault:
+    """A property that does not hold: which one, why, for which states, and the shortest path that shows it.
+
+    The path starts in the initial state. It is empty where none can show it: for an unreachable state, an unused name.
+    """
+
+    property: str
+    message: str
+    states: tuple[str, ...] = ()
+    path: tuple[Row, ...] = field(default=(), repr=in_words)
+
+    def __str__(self) -> str:
+        way = f" ({in_words(self.path)})" if self.path else ""
+        return f"{self.property}: {self.message}{way}"
+
+
+@frozen(kw_only=True)
+class _Subject:
+    """A declaration, with the ways through it that several proofs need."""
+
+    declaration: Declaration
+    start: str
+    moves: Mapping[str, tuple[Row, ...]]
+    ways: Mapping[str, tuple[Row, ...]]
+
+    def fault(self, name: str, property_: str, message: str, *further: Row) -> Fault:
+        return Fault(
+            property=property_,
+            message=f"{name}: {message}",
+            states=(name,),
+            path=(*self.ways.get(name, ()), *further),
+        )
+
+
+def check_machine(declaration: Declaration) -> list[Fault]:
+    """Every fault of the declaration, property by property; none means that P1 to P10 hold."""
+    initial = [state.name for state in declaration.states.values() if state.initial]
+    if len(initial) != 1:
+        message = f"exactly one state is the initial one, not {', '.join(initial) or 'none'}"
+        return [Fault(property="P1", message=message, states=tuple(initial))]
+    (start,) = initial
+    leave = moves(declaration)
+    subject = _Subject(declaration=declaration, start=start, moves=leave, ways=_ways(start, leave))
+    return [fault for proof in _PROOFS for fault in proof(subject)]
+
+
+def _ways(start: str, leave: Mapping[str, tuple[Row, ...]]) -> Mapping[str, tuple[Row, ...]]:
+    return shortest(start, lambda name: ((row, row.to) for row in leave[name]))
+
+
+def _reachable_and_mortal(subject: _Subject) -> Iterator[Fault]:
+    for name, state in subject.declaration.states.items():
+        if name not in subject.ways:
+            yield subject.fault(name, "P1", "cannot be reached from the initial state")
+        onward = _ways(name, subject.moves)
+        if state.kind == "final":
+            for row in subject.moves[name]:
+                yield subject.fault(name, "P1", f"is final, and yet left by {row.trigger!r}", row)
+        elif not any(subject.declaration.states[end].kind == "final" for end in onward):
+            yield subject.fault(name, "P1", "no final state can be reached from it")
+
+
+def _never_scored_after_a_failure(subject: _Subject) -> Iterator[Fault]:
+    for name in DEAD_ENDS:
+        onward = _ways(name, subject.moves) if name in subject.moves else {}
+        for forbidden in (*SCORED, "completed"):
+            if forbidden in onward:
+                yield subject.fault(name, "P2", f"leads to {forbidden}, where a run is scored", *onward[forbidden])
+
+
+def _completed_in_order(subject: _Subject) -> Iterator[Fault]:
+    def step(here: tuple[str, int, bool]) -> Iterator[tuple[Row, tuple[str, int, bool]]]:
+        name, passed, disordered = here
+        for row in subject.moves[name]:
+            if row.to not in SCORED:
+                yield row, (row.to, passed, disordered)
+            elif SCORED.index(row.to) == passed:
+                yield row, (row.to, passed + 1, disordered)
+            else:
+                yield row, (row.to, passed, True)
+
+    for (name, passed, disordered), path in shortest((subject.start, 0, False), step).items():
+        if name == "completed" and (disordered or passed < len(SCORED)):
+            how = "out of order" if disordered else f"without {SCORED[passed]}"
+            message = f"completed is reached {how}; the order is {', '.join(SCORED)}"
+            yield Fault(property="P3", message=message, states=("completed",), path=path)
+
+
+def _released_once(subject: _Subject) -> Iterator[Fault]:
+    states = subject.declaration.states
+
+    def step(here: tuple[str, bool, int]) -> Iterator[tuple[Row, tuple[str, bool, int]]]:
+        name, began, releases = here
+        for row in subject.moves[name]:
+            begins = began or states[row.to].kind != "final"
+            yield row, (row.to, begins, min(2, releases + (row.to in RELEASES)))
+
+    for (name, began, releases), path in shortest((subject.start, False, 0), step).items():
+        if states[name].kind == "final" and began and releases != 1:
+            how = "without a release" if releases == 0 else "after more than one release"
+            message = f"{name} is reached {how}; exactly one of {', '.join(RELEASES)} lies on every way"
+            yield Fault(property="P4", message=message, states=(name,), path=path)
+
+
+def _cancellable(subject: _Subject) -> Iterator[Fault]:
+    for name, state in subject.declaration.states.items():
+        if state.kind in ("resting", "active"):
+            rows = by_trigger(state).get("cancel", ())
+            if not rows:
+                yield subject.fault(name, "P5", "does not accept 'cancel'")
+            elif any(row.same for row in rows):
+                yield subject.fault(name, "P5", "answers 'cancel' without being left")
+
+
+def _deterministic_and_total(subject: _Subject) -> Iterator[Fault]:
+    for name, state in subject.declaration.states.items():
+        for trigger, rows in by_trigger(state).items():
+            for valuation in _gaps(rows):
+                yield subject.fault(name, "P6", f"{trigger!r} enables no row when {valuation}")
+            alive = live(rows)
+            for row in rows:
+                if not any(row is other for other in alive):
+                    yield subject.fault(name, "P6", f"dead row: no valuation takes {row}")
+            if not _can_be_fired(state, trigger):
+                yield subject.fault(name, "P6", f"dead row: nobody fires {trigger!r} in a state that is {state.kind}")
+
+
+def _can_be_fired(state: State, trigger: str) -> bool:
+    if state.activity is None:
+        return trigger not in {name for name, firer in TRIGGERS.items() if firer == "activity"}
+    if trigger == "cancel":
+        return state.kind != "shielded"
+    return trigger in ACTIVITIES.get(state.activity, ())
+
+
+def _gaps(rows: Sequence[Row]) -> Iterator[Valuation]:
+    return (valuation for valuation in valuations(rows) if taken(rows, valuation) is None)
+
+
+def _named(subject: _Subject) -> Iterator[Fault]:
+    states = subject.declaration.states
+    for name, state in states.items():
+        if state.kind in ("active", "shielded") and state.activity is None:
+            yield subject.fault(name, "P7", f"is {state.kind} and has no activity")
+        if state.kind in ("resting", "final") and state.activity is not None:
+            yield subject.fault(name, "P7", f"is {state.kind} and yet has the activity {state.activity!r}")
+        if state.activity is not None and state.activity not in ACTIVITIES:
+            yield subject.fault(name, "P7", f"there is no activity {state.activity!r}")
+        for row in state.rows:
+            if row.trigger not in TRIGGERS:
+                yield subject.fault(name, "P7", f"there is no trigger {row.trigger!r}")
+            if row.guard is not None and row.guard not in GUARDS:
+                yield subject.fault(name, "P7", f"there is no guard {row.guard!r}")
+            if row.target not in states:
+                yield subject.fault(name, "P7", f"there is no state {row.to!r}, where {row.trigger!r} leads")
+    rows = subject.declaration.rows
+    yield from _unnamed("trigger", TRIGGERS, {row.trigger for row in rows})
+    yield from _unnamed("guard", GUARDS, {row.guard for row in rows})
+    yield from _unnamed("activity", ACTIVITIES, {state.activity for state in states.values()})
+
+
+def _unnamed(noun: str, words: Iterable[str], used: Iterable[str | None]) -> Iterator[Fault]:
+    for word in words:
+        if word not in used:
+            yield Fault(property="P7", message=f"no state names the {noun} {word!r}")
+
+
+def _clocked(subject: _Subject) -> Iterator[Fault]:
+    for name, state in subject.declaration.states.items():
+        runs = state.bound == "agent"
+        if runs and name not in CLOCKED:
+            yield subject.fault(name, "P8", f"the agent clock runs here; it runs in {' and '.join(CLOCKED)} only")
+        elif runs != (state.span == "agent" and state.activity == "segment"):
+            what = "runs outside of a segment" if runs else "stands still during a segment"
+            yield subject.fault(name, "P8", f"the agent clock {what}")
+
+
+def _outcomes_answered(subject: _Subject) -> Iterator[Fault]:
+    states = subject.declaration.states
+    for name, state in states.items():
+        if state.activity is None:
+            continue
+        outcomes = ACTIVITIES.get(state.activity, ())
+        if state.kind == "shielded" and len(outcomes) != 1:
+            yield subject.fault(name, "P9", f"is shielded, and its activity {state.activity!r} has several outcomes")
+        rows = by_trigger(state)
+        for outcome in outcomes:
+            if outcome not in rows:
+                yield subject.fault(name, "P9", f"its activity {state.activity!r} can end in {outcome!r}: no row")
+                continue
+            for valuation in _gaps(rows[outcome]):
+                yield subject.fault(name, "P9", f"its activity can end in {outcome!r}: no row when {valuation}")
+            for row in rows[outcome]:
+                if outcome in ONGOING and row.target in states and states[row.target].activity != state.activity:
+                    message = (
+                        f"{outcome!r} does not end the activity {state.activity!r}, which {row.target} does not have"
+                    )
+                    yield subject.fault(name, "P9", message, row)
+
+
+def _closable(subject: _Subject) -> Iterator[Fault]:
+    for name, state in subject.declaration.states.items():
+        if state.kind in ("resting", "final") and "close" not in by_trigger(state):
+            yield subject.fault(name, "P10", f"is {state.kind} and does not take 'close'")
+
+
+_PROOFS: tuple[Callable[[_Subject], Iterator[Fault]], ...] = (
+    _reachable_and_mortal,
+    _never_scored_after_a_failure,
+    _completed_in_order,
+    _released_once,
+    _cancellable,
+    _deterministic_and_total,
+    _named,
+    _clocked,
+    _outcomes_answered,
+    _closable,
+)

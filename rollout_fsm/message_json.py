@@ -1,0 +1,150 @@
+"""Messages in the form that traces and task rows have: OpenAI's roles and parts, with tool calls flat (L84).
+
+It differs from what goes over the wire to a model in the tool calls alone (`name` and `arguments` beside `id`), and is
+read in both spellings. The wire formats live with the dialects.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from cattrs import Converter
+from cattrs.gen import make_dict_structure_fn
+
+from rollout_fsm.exact_json import exact_converter, plain, require, shown, structured
+from rollout_fsm.machine.exact import Fault, suggestion
+from rollout_fsm.messages import (
+    JSON,
+    AssistantMessage,
+    Content,
+    ImagePart,
+    Message,
+    OtherPart,
+    Part,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+
+_ROLES: dict[str, type[Message]] = {
+    kind.role: kind for kind in (AssistantMessage, SystemMessage, ToolMessage, UserMessage)
+}
+
+
+def message_to_json(message: Message) -> dict[str, JSON]:
+    """A message as traces have it. Raises `FormatError` for what JSON cannot carry."""
+    made = plain(_CONVERTER.unstructure(message), "the message cannot be written as JSON")
+    assert isinstance(made, dict)
+    return made
+
+
+def message_from_json(data: JSON) -> Message:
+    """A message as traces have it, tool calls flat or under `function`. Raises `FormatError` with every fault."""
+    message: Message = structured(_CONVERTER, data, Message, "the message cannot be read")  # type: ignore[arg-type]
+    return message
+
+
+def register_messages(converter: Converter) -> None:
+    """Teach a converter the messages, to and from JSON."""
+    converter.register_structure_hook_func(lambda type_: type_ == Content, _content(converter))
+    converter.register_structure_hook_func(lambda type_: type_ == Part, _part(converter))
+    converter.register_unstructure_hook(TextPart, lambda part: {"type": part.type, "text": part.text})
+    converter.register_unstructure_hook(ImagePart, _image_to_json)
+    converter.register_unstructure_hook(OtherPart, lambda part: part.data)
+    converter.register_structure_hook(ToolCall, _tool_call(converter))
+    converter.register_structure_hook_func(lambda type_: type_ == Message, _message(converter))
+    for kind in _ROLES.values():
+        converter.register_unstructure_hook(kind, _to_json(kind, converter))
+
+
+def _content(converter: Converter) -> Callable[[object, object], Content]:
+    def structure_content(value: object, _: object) -> Content:
+        if isinstance(value, str):
+            return value
+        require(value, list, "a string or an array of parts")
+        parts: tuple[Part, ...] = converter.structure(value, tuple[Part, ...])
+        return parts
+
+    return structure_content
+
+
+def _part(converter: Converter) -> Callable[[object, object], Part]:
+    def only(data: dict[str, JSON], *known: str) -> None:
+        beyond = [key for key, value in data.items() if key not in known and value is not None]
+        if beyond and converter.forbid_extra_keys:
+            raise Fault(f"unknown key {', '.join(map(repr, beyond))}{suggestion(beyond[0], known)}")
+
+    def structure_part(value: object, _: object) -> Part:
+        data: dict[str, JSON] = require(value, dict)
+        match require(data.get("type"), str, "a string as `type`"):
+            case "text":
+                only(data, "type", "text")
+                return TextPart(require(data.get("text"), str, "a string as `text`"))
+            case "image_url":
+                only(data, "type", "image_url")
+                image = data.get("image_url")
+                if isinstance(image, str):
+                    return ImagePart(image)
+                inner: dict[str, JSON] = require(image, dict, "an object as `image_url`")
+                only(inner, "url", "detail")
+                detail = inner.get("detail")
+                return ImagePart(
+                    require(inner.get("url"), str, "a string as `image_url.url`"),
+                    None if detail is None else require(detail, str, "a string as `image_url.detail`"),
+                )
+        return OtherPart(data)
+
+    return structure_part
+
+
+def _image_to_json(part: ImagePart) -> dict[str, object]:
+    detail = {} if part.detail is None else {"detail": part.detail}
+    return {"type": part.type, "image_url": {"url": part.url, **detail}}
+
+
+def _tool_call(converter: Converter) -> Callable[[object, object], ToolCall]:
+    inner = make_dict_structure_fn(ToolCall, converter, _cattrs_forbid_extra_keys=converter.forbid_extra_keys)
+
+    def structure_tool_call(value: object, type_: Any) -> ToolCall:
+        data: dict[str, JSON] = require(value, dict)
+        nested = data.get("function")
+        if isinstance(nested, dict):
+            data = {**{key: item for key, item in data.items() if key != "function"}, **nested}
+        return inner(data, type_)
+
+    return structure_tool_call
+
+
+def _message(converter: Converter) -> Callable[[object, object], Message]:
+    readers = {
+        role: make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=converter.forbid_extra_keys)
+        for role, kind in _ROLES.items()
+    }
+
+    def structure_message(value: object, _: object) -> Message:
+        data: dict[str, JSON] = require(value, dict)
+        role = data.get("role")
+        if not isinstance(role, str) or role not in readers:
+            raise Fault(f"expected a message whose role is {', '.join(_ROLES)}, not {shown(role)}")
+        said = {key: item for key, item in data.items() if key != "role" and item is not None}
+        message: Message = readers[role](said, _ROLES[role])
+        return message
+
+    return structure_message
+
+
+def _to_json(kind: type[Message], converter: Converter) -> Callable[[Message], dict[str, object]]:
+    fields = converter.get_unstructure_hook(kind)
+
+    def unstructure_message(message: Message) -> dict[str, object]:
+        made = {"role": message.role, **fields(message)}
+        if kind is AssistantMessage and not made["tool_calls"]:
+            del made["tool_calls"]
+        return made
+
+    return unstructure_message
+
+
+_CONVERTER = exact_converter(forbid_extra_keys=False)
+register_messages(_CONVERTER)

@@ -1,0 +1,262 @@
+"""What crosses the model boundary: messages, tools, a request, a response, its usage. Immutable, typed, without any wire format.
+
+A message's `key` is what identifies it in a conversation: two messages with one key are the same turn of it, however a harness
+chose to spell them (L82). Wire formats live with the dialects.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from attrs import evolve, field, frozen
+
+JSON: TypeAlias = "str | int | float | bool | None | list[JSON] | dict[str, JSON]"
+"""A value as JSON has it."""
+
+
+@frozen
+class TextPart:
+    """A piece of text in a message with several parts."""
+
+    text: str
+    type: ClassVar[str] = "text"
+
+
+@frozen
+class ImagePart:
+    """An image, by URL or data URL."""
+
+    url: str
+    detail: str | None = None
+    type: ClassVar[str] = "image_url"
+
+
+@frozen
+class OtherPart:
+    """A part of a kind that the engine does not know; it passes through untouched."""
+
+    data: Mapping[str, JSON]
+
+    @property
+    def type(self) -> str:
+        """The part's own word for its kind."""
+        return str(self.data.get("type", ""))
+
+
+Part: TypeAlias = TextPart | ImagePart | OtherPart
+Content: TypeAlias = str | tuple[Part, ...]
+"""Plain text, or parts in order."""
+
+
+def _text(content: Content | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(part.text for part in content if isinstance(part, TextPart))
+
+
+def _canonical(content: Content | None) -> JSON:
+    if content is None or isinstance(content, str):
+        return content or ""
+    if all(isinstance(part, TextPart) for part in content):
+        return _text(content)
+    return [
+        part.text if isinstance(part, TextPart) else [part.url] if isinstance(part, ImagePart) else dict(part.data)
+        for part in content
+    ]
+
+
+def _digest(*values: JSON) -> bytes:
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))  # ASCII: a lone surrogate is escaped, not refused
+    return blake2b(text.encode(), digest_size=16).digest()
+
+
+@frozen
+class SystemMessage:
+    """The instructions that open a conversation."""
+
+    content: Content
+    role: ClassVar[Literal["system"]] = "system"
+
+    @property
+    def text(self) -> str:
+        """The text of the message, images left out."""
+        return _text(self.content)
+
+    @cached_property
+    def key(self) -> bytes:
+        """What identifies the message in a conversation."""
+        return _digest(self.role, _canonical(self.content))
+
+
+@frozen
+class UserMessage:
+    """What the user says: a person, another agent, an environment."""
+
+    content: Content
+    role: ClassVar[Literal["user"]] = "user"
+
+    @property
+    def text(self) -> str:
+        """The text of the message, images left out."""
+        return _text(self.content)
+
+    @cached_property
+    def key(self) -> bytes:
+        """What identifies the message in a conversation."""
+        return _digest(self.role, _canonical(self.content))
+
+
+@frozen(kw_only=True)
+class ToolCall:
+    """A call that the model asks for; `arguments` is the raw text as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+    type: Literal["function", "custom"] = "function"
+
+
+@frozen
+class AssistantMessage:
+    """A reply of the model."""
+
+    content: str | None = None
+    reasoning_content: str | None = field(default=None, kw_only=True)
+    tool_calls: tuple[ToolCall, ...] = field(default=(), kw_only=True, converter=tuple)
+    provider_state: tuple[Mapping[str, JSON], ...] | None = field(default=None, kw_only=True)
+    role: ClassVar[Literal["assistant"]] = "assistant"
+
+    @property
+    def text(self) -> str:
+        """The text of the reply, empty if it has none."""
+        return self.content or ""
+
+    @cached_property
+    def key(self) -> bytes:
+        """What identifies the reply in a conversation: hidden reasoning is left out, since harnesses need not send it back."""
+        calls: list[JSON] = [[call.id, call.name, call.arguments] for call in self.tool_calls]
+        return _digest(self.role, self.content or "", calls)
+
+
+@frozen
+class ToolMessage:
+    """The result of a tool call."""
+
+    content: Content
+    tool_call_id: str = field(kw_only=True)
+    name: str | None = field(default=None, kw_only=True)
+    role: ClassVar[Literal["tool"]] = "tool"
+
+    @property
+    def text(self) -> str:
+        """The text of the result, images left out."""
+        return _text(self.content)
+
+    @cached_property
+    def key(self) -> bytes:
+        """What identifies the result in a conversation."""
+        return _digest(self.role, self.tool_call_id, _canonical(self.content))
+
+
+Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+@frozen(kw_only=True)
+class Tool:
+    """A tool that the model may call; `parameters` is a JSON schema."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, JSON] = field(factory=dict)
+    strict: bool | None = None
+
+
+@frozen(kw_only=True)
+class Sampling:
+    """How the model is asked to sample; None = not said. `extra` holds further settings under the provider's own names."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] | None = None
+    reasoning_effort: str | None = None
+    extra: Mapping[str, JSON] = field(factory=dict)
+
+    def over(self, other: "Sampling") -> "Sampling":
+        """These settings where they are said, the other's elsewhere."""
+        said = {name: value for name in _SETTINGS if (value := getattr(self, name)) is not None}
+        return evolve(other, **said, extra={**other.extra, **self.extra})
+
+
+_SETTINGS = ("temperature", "top_p", "max_tokens", "seed", "stop", "reasoning_effort")
+
+
+@frozen(kw_only=True)
+class Usage:
+    """Tokens of one call or a sum of calls. `prompt_tokens` leaves cache reads out; reasoning tokens are part of the completion."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_input_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost: float | None = None
+
+    @property
+    def input_tokens(self) -> int:
+        """Tokens fed in, cache reads included."""
+        return self.prompt_tokens + (self.cached_input_tokens or 0)
+
+    @property
+    def total_tokens(self) -> int:
+        """Length of the whole sequence, in tokens."""
+        return self.input_tokens + self.completion_tokens
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cached_input_tokens=_sum(self.cached_input_tokens, other.cached_input_tokens),
+            reasoning_tokens=_sum(self.reasoning_tokens, other.reasoning_tokens),
+            cost=_sum(self.cost, other.cost),
+        )
+
+
+def _sum(one: Any, other: Any) -> Any:
+    """The sum of what is known; None only if neither is."""
+    return other if one is None else one if other is None else one + other
+
+
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls"]
+
+
+@frozen(kw_only=True)
+class Request:
+    """A conversation about to cross the model boundary."""
+
+    messages: tuple[Message, ...] = field(converter=tuple)
+    tools: tuple[Tool, ...] = field(default=(), converter=tuple)
+    model: str | None = None
+    sampling: Sampling = field(factory=Sampling)
+
+
+@frozen(kw_only=True)
+class Response:
+    """A model's answer. `usage` is None when the provider reported none: unknown is not zero (L15)."""
+
+    message: AssistantMessage
+    finish_reason: FinishReason | None = "stop"
+    usage: Usage | None = None
+    id: str = ""
+    model: str | None = None
+
+
+def as_messages(given: "str | Message | Iterable[Message | str]") -> tuple[Message, ...]:
+    """The messages of a prompt or of a user's turn: a string is one user message."""
+    if isinstance(given, str):
+        return (UserMessage(given),)
+    if isinstance(given, SystemMessage | UserMessage | AssistantMessage | ToolMessage):
+        return (given,)
+    return tuple(UserMessage(item) if isinstance(item, str) else item for item in given)

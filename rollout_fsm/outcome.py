@@ -1,0 +1,108 @@
+"""How the outcome of an activity is judged: five questions, in this order, whatever it returned or raised (L14a).
+
+Pure decisions over what the driver saw: its own scopes, the clock, and what came out. Foreign code swallows cancellations, keeps
+old ones and raises groups, so what it raised is asked last.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
+
+import trio
+from attrs import evolve, field, frozen
+
+from rollout_fsm.errors import ErrorRecord, RolloutError, TurnRefused, attribute, leaves, record
+
+Interrupt: TypeAlias = KeyboardInterrupt | SystemExit
+Struck: TypeAlias = Literal["cancelled", "timed_out"]
+
+
+@frozen(kw_only=True)
+class Failure:
+    """A failure that came with a trigger. The row that is taken decides what becomes of it, unless it `stands`: then it is on the
+    trace whatever the row says, but for a caller's lifetime bug (L3, L13, L63)."""
+
+    error: ErrorRecord
+    stands: bool = False
+
+
+@frozen(kw_only=True)
+class Outcome:
+    """A trigger, and what came with it."""
+
+    trigger: str
+    failures: tuple[Failure, ...] = field(default=(), converter=tuple)
+    condition: str | None = None
+    """The stop condition that the trigger gives."""
+    lost: tuple[str, ...] = field(default=(), converter=tuple)
+    """Exceptions, as text, that an interruption or a deadline overruled if it comes to that."""
+    warning: str | None = None
+    """The kind of warning under which `lost` goes on the trace; None: it does not."""
+
+
+@frozen(kw_only=True)
+class Blame:
+    """Which boundary was being crossed, and what was being done there (L14, L40)."""
+
+    boundary: type[RolloutError]
+    doing: str
+    note: str = ""
+    """What a timeout's message adds."""
+
+    def timed_out(self, *, elapsed: float, setting: str, limit: float) -> ErrorRecord:
+        """The failure of a bound that ran out: what was running, the setting, the time (L14)."""
+        text = f"{self.doing} timed out after {elapsed:g} s (timeouts.{setting} = {limit:g} s{self.note})"
+        return record(self.boundary(text))
+
+    def of(self, errors: Iterable[BaseException]) -> list[Failure]:
+        """The leaves of what was raised, each under its type (L40)."""
+        return [Failure(error=record(attribute(error, self.boundary, self.doing))) for error in errors]
+
+
+def interrupts(error: BaseException | None) -> list[Interrupt]:
+    """The KeyboardInterrupts and SystemExits among what was raised: cancellations, wherever they come from (L14a)."""
+    return [] if error is None else [leaf for leaf in leaves(error) if isinstance(leaf, KeyboardInterrupt | SystemExit)]
+
+
+def plain(error: BaseException | None) -> list[BaseException]:
+    """What was raised, leaf by leaf, without what only passes an interruption on."""
+    if error is None:
+        return []
+    return [leaf for leaf in leaves(error) if not isinstance(leaf, trio.Cancelled | KeyboardInterrupt | SystemExit)]
+
+
+def lost(errors: Sequence[BaseException]) -> list[str]:
+    """Exceptions as the text of a warning. A refusal that was passed on is none (L16)."""
+    return [f"{type(error).__name__}: {error}" for error in errors if not isinstance(error, TurnRefused)]
+
+
+def judge(
+    *,
+    cancelled: bool,
+    expired: bool,
+    timeout: ErrorRecord | None,
+    error: BaseException | None,
+    outcome: Outcome | None,
+    blame: Blame,
+    standing: Sequence[Failure] = (),
+    kept: Sequence[str] = (),
+) -> Outcome:
+    """The outcome of an activity (L14a).
+
+    `cancelled`: questions 1 and 2. `expired`: the deadline had passed when the foreign code returned. `timeout`: what that means, None
+    if it is no failure. `error`: what was raised, if anything. `outcome`: what was returned, if anything. `standing`: failures that
+    stand whatever the verdict, `kept`: exceptions as text that the activity took for overruled.
+    """
+    raised = plain(error)
+    overruled = [*kept, *(outcome.lost if outcome else ()), *lost(raised)]
+    if cancelled:
+        return Outcome(trigger="cancel", failures=standing, lost=overruled, warning="after_cancel")
+    if expired:
+        failed = [] if timeout is None else [Failure(error=timeout)]
+        return Outcome(trigger="timed_out", failures=[*standing, *failed], lost=overruled, warning="after_timeout")
+    if error is not None:
+        if not raised:  # a Cancelled that nobody's scope sent is a failure like any other
+            raised = [blame.boundary(f"{blame.doing} failed: it raised Cancelled although nothing was cancelled")]
+        return Outcome(trigger="errored", failures=[*standing, *blame.of(raised)])
+    if outcome is None:
+        raise TypeError(f"{blame.doing}: the activity returned no outcome")
+    return evolve(outcome, failures=[*standing, *outcome.failures], lost=())

@@ -1,0 +1,32 @@
+"""`booting`: the runtime is started, or a borrowed one is taken over (L2, L8)."""
+
+from rollout_fsm.errors import HarnessError, ProviderError, SandboxError
+from rollout_fsm.outcome import Outcome
+from rollout_fsm.runtime import Runtime
+from rollout_fsm.trace import AgentInfo
+from rollout_fsm.world import World
+
+
+async def boot(world: World) -> Outcome:
+    """Bring the rollout's runtime up. Its stop is registered before its start begins."""
+    plan, name = world.plan, world.trace.id
+    world.calling(HarnessError, "entering the harness")
+    await plan.services.enter(plan.harness)
+    world.calling(ProviderError, "entering the model")
+    await plan.services.enter(plan.model)
+    world.calling(SandboxError, "starting the runtime")
+    if isinstance(plan.runtime, Runtime):
+        world.runtime = plan.runtime
+    else:
+        runtime = plan.runtime(name)
+        if not isinstance(runtime, Runtime):
+            raise TypeError(f"the runtime factory returned {type(runtime).__name__}; it makes a Runtime from its name")
+        world.runtime = runtime
+        world.hold("leaked", f"runtime {runtime.name!r}", runtime.stop)
+        await runtime.start()
+        await world.proceed()
+        world.calling(SandboxError, "preparing the runtime for setup")
+        await runtime.prepare_setup()
+    info: AgentInfo = world.trace.agent
+    info.runtime = {"type": type(world.runtime).__name__, "name": world.runtime.name}
+    return Outcome(trigger="booted")

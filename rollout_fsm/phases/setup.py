@@ -1,0 +1,85 @@
+"""`setup`: everything up to the opened harness session, under one deadline, in the order of L5."""
+
+from functools import partial
+
+from rollout_fsm.errors import HarnessError, InterceptionError, SandboxError, TaskError, ToolsetError
+from rollout_fsm.harness import Exchange, HarnessSession
+from rollout_fsm.outcome import Outcome
+from rollout_fsm.session import Session
+from rollout_fsm.toolset import RolloutContext, Toolset
+from rollout_fsm.world import World
+
+SHARED = ", shared setup budget"
+
+
+async def setup(world: World) -> Outcome:
+    """Prepare the world for the exchange. What begins is registered for release in the same step (L8)."""
+    plan, trace, runtime = world.plan, world.trace, world.require_runtime()
+    world.calling(TaskError, "task setup", f"{SHARED}; harness setup had not started")
+    await plan.task.setup(trace, runtime)
+    await world.proceed()
+
+    world.calling(HarnessError, "harness setup", SHARED)
+    world.hold("cleanup", f"harness {plan.harness.name!r}", partial(plan.harness.cleanup, trace, runtime))
+    await plan.harness.setup(runtime)
+    await world.proceed()
+
+    world.calling(ToolsetError, "building the tool servers", SHARED)
+    toolsets = _build_toolsets(world)
+
+    world.calling(InterceptionError, "opening the interception slot", SHARED)
+    assert world.owner is not None
+    session = world.session = Session(plan, trace, world.clock, runtime, world.owner)
+    slot = plan.services.open_slot(session, model_name=plan.model.name)
+
+    async def close_slot() -> None:
+        slot.close()
+
+    world.hold("close", "interception slot", close_slot)
+
+    context = RolloutContext(task=plan.task, trace=trace, runtime=runtime)
+    for toolset in toolsets:
+        world.calling(ToolsetError, f"starting tool server {toolset.name!r}", SHARED)
+        url = await toolset.start(context)
+        world.hold("close", f"tool server {toolset.name!r}", toolset.stop)
+        world.tool_urls[toolset.name] = runtime.host_url(url)
+        await world.proceed()
+
+    world.calling(SandboxError, "applying the network policy", SHARED)
+    await runtime.prepare_execution([slot.url, *world.tool_urls.values()])
+    await world.proceed()
+
+    world.calling(TaskError, "prompt interception", SHARED)
+    world.opening = await session.intercept(plan.task.opening)
+
+    world.calling(HarnessError, "opening the harness session", SHARED)
+    exchange = Exchange(
+        prompt=world.opening,
+        system_prompt=plan.task.system_prompt,
+        runtime=runtime,
+        endpoint=runtime.host_url(slot.url) if slot.url else "",
+        secret=slot.secret,
+        tool_urls=dict(world.tool_urls),
+        trace=trace,
+        respond=session.respond,
+        remaining=world.agent_left,
+    )
+    harness_session = await plan.harness.open_session(exchange)
+    if not isinstance(harness_session, HarnessSession):
+        raise TypeError(f"open_session returned {type(harness_session).__name__}; it returns a HarnessSession")
+    world.harness_session = harness_session
+    world.hold("close", "harness session", harness_session.close)
+    return Outcome(trigger="ready")
+
+
+def _build_toolsets(world: World) -> list[Toolset]:
+    toolsets = [*world.plan.task.toolsets(), *(make() for make in world.plan.tools)]
+    names: set[str] = set()
+    for toolset in toolsets:
+        if not isinstance(toolset, Toolset):
+            raise TypeError(f"a tool server was built as {type(toolset).__name__}; it must be a Toolset")
+        if toolset.name in names:
+            raise ValueError(f"two tool servers are named {toolset.name!r}; give one of them another name")
+        names.add(toolset.name)
+    return toolsets
+

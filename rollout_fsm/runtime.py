@@ -1,0 +1,89 @@
+"""The contract of a runtime: the box that a rollout's programs run in.
+
+A runtime is owned by one rollout, which starts and stops it, or borrowed, and then its owner does (L2, L3). Every method may be
+cancelled at any checkpoint; `stop` follows every `start` that began, also one that failed or was cancelled half-way (L8).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from attrs import frozen
+
+
+@frozen(kw_only=True)
+class ProgramResult:
+    """How a program ended. `stdout` and `stderr` are capped, head and tail, and say in the text what was cut."""
+
+    exit_code: int
+    """The exit status; a program that a signal ended has minus the signal's number."""
+    stdout: str = ""
+    stderr: str = ""
+
+
+class Runtime(ABC):
+    """A box for programs and files. `name` says which one; an owned runtime bears the trace's id."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def stopped(self) -> bool:
+        """Whether `stop` was called. Asked of a borrowed runtime to tell its owner's bug from a failure (L3)."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Bring the box up. Shield only the step between asking for a handle and storing it (L8)."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Take the box down with everything in it, and copes with a start that failed, was cancelled or never came (L8)."""
+
+    @abstractmethod
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        input: bytes | str | None = None,  # noqa: A002  (the name that subprocess taught everybody)
+        timeout: float | None = None,
+    ) -> ProgramResult:
+        """Run a program to its end and return how it ended.
+
+        `env` is added to the runtime's own few variables, `input` is its standard input, `timeout` in seconds raises
+        `TimeoutError` after the program was killed. A cancellation kills the program and its group and waits for them.
+        Raises `SandboxError` where the box cannot run it, `FileNotFoundError` where there is no such program.
+        """
+
+    async def alive(self) -> bool:
+        """Whether the box still answers. Asked after a program failed (L41)."""
+        return not self.stopped
+
+    async def kill(self) -> bool:
+        """End every process that the harness started and wait for them; False if some survive (L13).
+
+        What was started before `prepare_execution` is the task's and stays until `stop`.
+        """
+        return True
+
+    @abstractmethod
+    async def read(self, path: str) -> bytes:
+        """The content of a file. A relative path is relative to the workspace."""
+
+    @abstractmethod
+    async def write(self, path: str, data: bytes | str) -> None:
+        """Create or replace a file, its folders too. A relative path is relative to the workspace."""
+
+    async def prepare_setup(self) -> None:
+        """Make ready for setup, called once at the end of booting (L2)."""
+
+    async def prepare_execution(self, routes: Sequence[str]) -> None:
+        """Apply the network policy of the execution; `routes` are the framework's own URLs, which stay open (L5)."""
+
+    def host_url(self, url: str) -> str:
+        """The URL under which programs in the box reach a URL of the engine's host."""
+        return url
+
+
+RuntimeFactory: TypeAlias = Callable[[str], Runtime]
+"""Makes an owned runtime from its name; a `Runtime` class is one."""

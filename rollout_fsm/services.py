@@ -1,0 +1,164 @@
+"""What an engine does for its rollouts: the gateway, the harnesses and models that hold something open, the file of traces.
+
+Services are the last to go: each runs in a task of its own under a shield that the engine ends when every rollout is final (L75).
+Whatever is entered here is entered and left by one task.
+"""
+
+import logging
+import secrets
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Protocol
+
+import trio
+from attrs import define, field, frozen
+
+from rollout_fsm.errors import leaves
+from rollout_fsm.gateway import Gateway, open_gateway
+from rollout_fsm.plan import Respondent, Slot
+from rollout_fsm.trace import Trace
+
+log = logging.getLogger("rollout_fsm")
+
+LEAVING = 60.0
+"""Seconds that a harness or a model has to let go of what it holds open when the engine ends."""
+
+
+@frozen
+class NoGatewaySlot:
+    """The slot of a rollout whose engine has no gateway: harnesses in this process need none."""
+
+    secret: str
+    url: str = ""
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class TraceSink(Protocol):
+    """Where finished traces go."""
+
+    def append(self, trace: Trace) -> None:
+        """Write one trace, whole or not at all, and return when it is on disk. Blocks."""
+        ...
+
+
+@frozen(kw_only=True)
+class LostTrace:
+    """A finished trace that could not be written, by name."""
+
+    id: str
+    task: str
+    error: str
+
+
+@define(eq=False)
+class _Entered:
+    shared: AbstractAsyncContextManager[object]
+    settled: trio.Event = field(factory=trio.Event)
+    ready: bool = False
+
+
+@define(eq=False)
+class EngineServices:
+    """The services of one engine, in its nursery."""
+
+    nursery: trio.Nursery
+    sink: TraceSink | None = None
+    gateway: Gateway | None = field(default=None, init=False)
+    lost: list[LostTrace] = field(factory=list, init=False)
+    _entered: dict[int, _Entered] = field(factory=dict, init=False)
+    _closing: trio.Event = field(factory=trio.Event, init=False)
+    _gateway_closing: trio.Event = field(factory=trio.Event, init=False)
+    _hosted: int = field(default=0, init=False)
+    _all_left: trio.Event = field(factory=trio.Event, init=False)
+    _all_written: trio.Event = field(factory=trio.Event, init=False)
+    _unwritten: trio.MemorySendChannel[tuple[Trace, trio.Event]] | None = field(default=None, init=False)
+
+    async def start(self, *, host: str, port: int, gateway: bool) -> None:
+        """Start what every rollout may need. Raises `OSError` where the gateway cannot listen."""
+        if gateway:
+            self.gateway = await self.nursery.start(self._serve, host, port)
+        if self.sink is not None:
+            self._unwritten, unwritten = trio.open_memory_channel[tuple[Trace, trio.Event]](float("inf"))
+            self.nursery.start_soon(self._write, unwritten, self.sink)
+
+    def open_slot(self, respondent: Respondent, *, model_name: str) -> Slot:
+        """A rollout's own way through the gateway (L58)."""
+        if self.gateway is None:
+            return NoGatewaySlot(secrets.token_urlsafe(32))
+        return self.gateway.open_slot(respondent, model_name=model_name)
+
+    async def enter(self, shared: object) -> None:
+        """Enter a harness or a model that is an async context manager, once for the engine, in a task of the engine.
+
+        Raises what entering it raises, to each rollout that needs it.
+        """
+        if not isinstance(shared, AbstractAsyncContextManager):
+            return
+        while (entered := self._entered.get(id(shared))) is None or not entered.ready:
+            if entered is not None:
+                await entered.settled.wait()
+                continue
+            entered = self._entered[id(shared)] = _Entered(shared)
+            try:
+                await self.nursery.start(self._host, shared)
+                entered.ready = True
+            finally:
+                if not entered.ready:
+                    del self._entered[id(shared)]
+                entered.settled.set()
+
+    def submit(self, trace: Trace) -> trio.Event | None:
+        """Have a finished trace written. The event is set when it is on disk or lost; None where nothing is written."""
+        if self._unwritten is None:
+            return None
+        written = trio.Event()
+        self._unwritten.send_nowait((trace, written))
+        return written
+
+    async def stop(self) -> None:
+        """Write what is unwritten, leave what was entered, close the gateway, in this order."""
+        if self._unwritten is not None:
+            await self._unwritten.aclose()
+            self._unwritten = None
+            await self._all_written.wait()
+        self._closing.set()
+        if self._hosted:
+            await self._all_left.wait()
+        self._gateway_closing.set()
+
+    async def _serve(self, host: str, port: int, task_status: "trio.TaskStatus[Gateway]") -> None:
+        with trio.CancelScope(shield=True):
+            async with open_gateway(host=host, port=port) as gateway:
+                task_status.started(gateway)
+                await self._gateway_closing.wait()
+
+    async def _host(self, shared: AbstractAsyncContextManager[object], task_status: "trio.TaskStatus[None]") -> None:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(shared)
+            self._hosted += 1
+            task_status.started()
+            with trio.CancelScope(shield=True):
+                await self._closing.wait()
+                with trio.move_on_after(LEAVING) as bound:
+                    try:
+                        await stack.aclose()
+                    except Exception as error:  # noqa: BLE001  (foreign code; the run is over)
+                        for leaf in leaves(error):
+                            log.warning("leaving %s failed: %s: %s", type(shared).__name__, type(leaf).__name__, leaf)
+                if bound.cancelled_caught:
+                    log.warning("leaving %s took more than %g s and was given up", type(shared).__name__, LEAVING)
+        self._hosted -= 1
+        if not self._hosted:
+            self._all_left.set()
+
+    async def _write(self, unwritten: trio.MemoryReceiveChannel[tuple[Trace, trio.Event]], sink: TraceSink) -> None:
+        with trio.CancelScope(shield=True):
+            async for trace, written in unwritten:
+                try:
+                    await trio.to_thread.run_sync(sink.append, trace)
+                except Exception as error:  # noqa: BLE001  (a full disk, a trace that is no JSON: this one is lost, the others go on)
+                    self.lost.append(LostTrace(id=trace.id, task=trace.task.type, error=f"{type(error).__name__}: {error}"))
+                    log.error("the trace of rollout %s could not be written: %s: %s", trace.id, type(error).__name__, error)
+                written.set()
+        self._all_written.set()

@@ -1,0 +1,29 @@
+"""Work that must be done whatever is cancelled: shielded, in a child task, since Ctrl-C strikes only the main task, shield or not."""
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+
+@trio.lowlevel.enable_ki_protection
+async def shielded(work: Callable[[], Awaitable[None]], *, name: str) -> BaseException | None:
+    """Do the work to its end and return what was raised meanwhile, None if nothing was.
+
+    A KeyboardInterrupt that strikes while the work goes on is among what is returned. A cancellation is not: the caller meets it at
+    its next checkpoint.
+    """
+
+    @trio.lowlevel.enable_ki_protection
+    async def child() -> None:
+        with trio.CancelScope(shield=True):
+            await work()
+
+    try:
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(child, name=name)
+    except GeneratorExit:
+        raise
+    except BaseException as raised:  # noqa: BLE001  (handed to the caller, who decides)
+        return raised
+    return None

@@ -1,0 +1,74 @@
+"""The contract of a task: a row of data and its behaviour.
+
+Fields are the row, as a JSONL file has it; methods are what the task does. A subclass is an attrs class:
+
+    @frozen(kw_only=True)
+    class Sum(Task):
+        answer: str
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from attrs import asdict, field, frozen
+
+from rollout_fsm.judge import Judge
+from rollout_fsm.limits import RolloutTimeouts
+from rollout_fsm.messages import JSON, Message, as_messages
+from rollout_fsm.runtime import Runtime
+from rollout_fsm.toolset import Toolset
+
+if TYPE_CHECKING:
+    from rollout_fsm.trace import Trace
+
+
+def _prompt(given: str | Iterable[Message] | None) -> str | tuple[Message, ...] | None:
+    return given if given is None or isinstance(given, str) else as_messages(given)
+
+
+@frozen(kw_only=True)
+class Task:
+    """A task. Hooks (`@stop`, `@intercept`) and signals (`@reward`, `@metric`) are decorated methods of a subclass."""
+
+    prompt: str | tuple[Message, ...] | None = field(default=None, converter=_prompt)
+    """What opens the conversation; None if a user opens it (L1)."""
+    system_prompt: str | None = None
+    name: str | None = None
+    idx: int | None = None
+    """The task's place in its set."""
+    timeouts: RolloutTimeouts | None = None
+    """The task's own bounds; the run's win (L2)."""
+
+    async def setup(self, trace: "Trace", runtime: Runtime) -> None:
+        """Prepare the world for the agent. Shares `timeouts.setup` with the harness's setup (L4)."""
+
+    async def finalize(self, trace: "Trace", runtime: Runtime) -> None:
+        """Collect what scoring needs, after the exchange and before any signal (L50). Bounded by `timeouts.finalize`."""
+
+    def toolsets(self) -> Sequence[Toolset]:
+        """The tool servers of one rollout, built anew for each (L5)."""
+        return ()
+
+    def judges(self) -> Sequence[Judge]:
+        """Judges whose verdicts are rewards (L63)."""
+        return ()
+
+    @property
+    def opening(self) -> tuple[Message, ...]:
+        """The prompt as messages, empty if there is none."""
+        return () if self.prompt is None else as_messages(self.prompt)
+
+    @cached_property
+    def hash(self) -> str:
+        """Content hash of the row: 32 hex digits. The place in the set and the bounds are no content."""
+        row: dict[str, JSON] = asdict(self, filter=lambda attribute, _: attribute.name not in ("idx", "timeouts"))
+        text = json.dumps([type(self).__qualname__, row], sort_keys=True, default=repr)
+        return blake2b(text.encode(), digest_size=16).hexdigest()
+
+    @property
+    def key(self) -> str:
+        """The task's identity across runs; its hash unless a subclass says otherwise."""
+        return self.hash

@@ -1,0 +1,245 @@
+"""The message graph: what is shared, what is a branch, and where a conversation is found again."""
+
+from collections.abc import Sequence
+
+from attrs import frozen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollout_fsm.graph import Placement
+from rollout_fsm.messages import AssistantMessage, Message, Response, SystemMessage, ToolMessage, UserMessage
+from rollout_fsm.trace import TaskInfo, Trace
+
+ASK = UserMessage("2 + 2?")
+
+
+def new_trace() -> Trace:
+    return Trace(id="t", task=TaskInfo(type="Sum"))
+
+
+def turn(trace: Trace, prompt: Sequence[Message], reply: str | AssistantMessage) -> int:
+    message = AssistantMessage(reply) if isinstance(reply, str) else reply
+    node = trace.commit(trace.place(prompt).messages, Response(message=message), time=0.0)
+    assert node is not None
+    return node
+
+
+def spoken(trace: Trace) -> list[list[str]]:
+    return [[node.message.text for node in branch] for branch in trace.branches]
+
+
+def test_an_empty_trace_knows_nothing_of_a_request() -> None:
+    assert new_trace().place([ASK]) == Placement(parent=None, known=0, messages=(ASK,))
+
+
+def test_a_resent_prefix_adds_nothing() -> None:
+    trace = new_trace()
+    turn(trace, [SystemMessage("s"), ASK], "4")
+    turn(trace, [SystemMessage("s"), UserMessage("2 + 2?"), AssistantMessage("4"), UserMessage("sure?")], "yes")
+    assert spoken(trace) == [["s", "2 + 2?", "4", "sure?", "yes"]]
+    assert [node.parent for node in trace.nodes] == [None, 0, 1, 2, 3]
+    assert [node.sampled for node in trace.nodes] == [False, False, True, False, True]
+
+
+def test_another_continuation_is_another_branch() -> None:
+    trace = new_trace()
+    first = turn(trace, [ASK], "4")
+    turn(trace, [ASK, AssistantMessage("4"), UserMessage("a")], "A")
+    turn(trace, [ASK, AssistantMessage("4"), UserMessage("b")], "B")
+    turn(trace, [UserMessage("else")], "E")
+    assert spoken(trace) == [["2 + 2?", "4", "a", "A"], ["2 + 2?", "4", "b", "B"], ["else", "E"]]
+    assert trace.place([ASK, AssistantMessage("4")]).parent == first
+
+
+def test_a_known_message_is_shown_to_the_model_as_it_is_stored() -> None:
+    trace = new_trace()
+    thought = AssistantMessage("4", reasoning_content="two and two")
+    turn(trace, [ASK], thought)
+    placed = trace.place([UserMessage("2 + 2?"), AssistantMessage("4"), UserMessage("sure?")])
+    assert placed.messages == (ASK, thought, UserMessage("sure?"))
+    assert (placed.parent, placed.known) == (1, 2)
+
+
+def test_a_request_of_the_stored_objects_is_handed_back_without_a_copy() -> None:
+    trace = new_trace()
+    reply = AssistantMessage("4")
+    turn(trace, [ASK], reply)
+    request = (ASK, reply, UserMessage("sure?"))
+    assert trace.place(request).messages is request
+
+
+def test_the_original_of_a_rewritten_message_continues_its_branch_and_the_rewrite_stands() -> None:
+    trace = new_trace()
+    original, rewritten = UserMessage("my key is 123"), UserMessage("my key is ***")
+    trace.commit([rewritten], Response(message=AssistantMessage("ok")), originals={0: original}, time=0.0)
+    for first in (original, UserMessage("my key is 123"), rewritten):
+        placed = trace.place([first, AssistantMessage("ok"), ASK])
+        assert placed.messages == (rewritten, AssistantMessage("ok"), ASK)
+        assert placed.known >= 2
+        turn(trace, [first, AssistantMessage("ok"), ASK], "4")
+    assert spoken(trace) == [["my key is ***", "ok", "2 + 2?", "4"]] * 3
+    assert len([node for node in trace.nodes if not node.sampled]) == 2
+
+
+def test_two_rewrites_of_one_original_are_two_branches_and_the_original_goes_on_where_most_is_known() -> None:
+    trace = new_trace()
+    original = UserMessage("now")
+    one, two = UserMessage("now (1)"), UserMessage("now (2)")
+    trace.commit([one], Response(message=AssistantMessage("A")), originals={0: original}, time=0.0)
+    trace.commit([two], Response(message=AssistantMessage("B")), originals={0: original}, time=0.0)
+    assert trace.place([original, AssistantMessage("A")]).messages == (one, AssistantMessage("A"))
+    assert trace.place([original, AssistantMessage("B")]).messages == (two, AssistantMessage("B"))
+
+
+def test_what_the_model_was_shown_is_never_stored_as_the_rewrite_of_something_else() -> None:
+    trace = new_trace()
+    original, rewritten = UserMessage("raw"), UserMessage("clean")
+    placed_before = trace.place([original])
+    trace.commit([rewritten], Response(message=AssistantMessage("A")), originals={0: original}, time=0.0)
+    trace.commit(placed_before.messages, Response(message=AssistantMessage("B")), time=0.0)
+    assert spoken(trace) == [["clean", "A"], ["raw", "B"]]
+
+
+def test_calls_that_ran_side_by_side_share_the_prompt_that_both_found_new() -> None:
+    trace = new_trace()
+    one, other = trace.place([ASK]), trace.place([UserMessage("2 + 2?")])
+    assert one.known == other.known == 0
+    trace.commit(one.messages, Response(message=AssistantMessage("4")), time=0.0)
+    trace.commit(other.messages, Response(message=AssistantMessage("four")), time=0.0)
+    assert spoken(trace) == [["2 + 2?", "4"], ["2 + 2?", "four"]]
+    assert len(trace.nodes) == 3
+
+
+def test_two_replies_that_are_alike_are_two_turns() -> None:
+    trace = new_trace()
+    assert turn(trace, [ASK], "4") != turn(trace, [ASK], "4")
+    assert trace.num_turns == 2
+
+
+def test_each_of_two_replies_that_are_alike_is_gone_on_from_once() -> None:
+    trace = new_trace()
+    turn(trace, [ASK], "4")
+    turn(trace, [ASK], "4")
+    prompt = (ASK, AssistantMessage("4"))
+    turn(trace, [*prompt, UserMessage("x")], "X")
+    turn(trace, [*prompt, UserMessage("y")], "Y")
+    assert spoken(trace) == [["2 + 2?", "4", "x", "X"], ["2 + 2?", "4", "y", "Y"]]
+
+
+def test_replies_that_are_alike_do_not_lose_what_was_said_after_them() -> None:
+    trace = new_trace()
+    turn(trace, [ASK], "4")
+    after = turn(trace, [ASK, AssistantMessage("4"), UserMessage("x")], "X")
+    turn(trace, [ASK], "4")
+    assert trace.place([ASK, AssistantMessage("4"), UserMessage("x"), AssistantMessage("X")]).parent == after
+
+
+def test_of_replies_that_are_alike_the_very_object_that_comes_back_is_the_one() -> None:
+    trace = new_trace()
+    one, other = AssistantMessage("4"), AssistantMessage("4")
+    first, second = turn(trace, [ASK], one), turn(trace, [ASK], other)
+    assert trace.place([ASK, one, UserMessage("x")]).parent == first
+    assert trace.place([ASK, other, UserMessage("x")]).parent == second
+
+
+def test_a_prompt_without_a_reply_is_stored_once() -> None:
+    trace = new_trace()
+    assert trace.commit([ASK, UserMessage("and")], None, time=0.0) is None
+    assert trace.commit([ASK, UserMessage("and")], None, time=0.0) is None
+    assert spoken(trace) == [["2 + 2?", "and"]]
+    assert trace.num_turns == 0
+
+
+def test_an_empty_request_takes_its_reply_as_a_first_message() -> None:
+    trace = new_trace()
+    turn(trace, [], "hello")
+    assert trace.nodes[0].parent is None
+    assert trace.place([AssistantMessage("hello"), ASK]).parent == 0
+
+
+def test_a_shorter_request_than_the_last_is_found_and_its_continuation_too() -> None:
+    trace = new_trace()
+    a, b = AssistantMessage("a"), AssistantMessage("b")
+    turn(trace, (ASK,), a)
+    long = (ASK, a, UserMessage("x"))
+    turn(trace, long, b)
+    assert trace.place((ASK,)).parent == 0
+    assert trace.place((*long, b)).parent == 3
+
+
+def test_going_on_with_the_same_objects_asks_for_the_keys_of_the_new_messages_alone() -> None:
+    asked = 0
+
+    @frozen
+    class Counted(UserMessage):
+        @property
+        def key(self) -> bytes:
+            nonlocal asked
+            asked += 1
+            return b"user" + self.text.encode()
+
+    trace = new_trace()
+    conversation: tuple[Message, ...] = (Counted("0"),)
+    per_turn = []
+    for number in range(200):
+        asked = 0
+        reply = AssistantMessage(f"r{number}")
+        turn(trace, conversation, reply)
+        per_turn.append(asked)
+        conversation = (*conversation, reply, Counted(f"{number + 1}"))
+    assert len(set(per_turn[1:])) == 1
+    assert per_turn[-1] <= 3
+
+
+_words = st.sampled_from("abc")
+_conversations = st.lists(
+    st.one_of(
+        _words.map(UserMessage),
+        _words.map(AssistantMessage),
+        _words.map(lambda word: ToolMessage(word, tool_call_id="1")),
+    ),
+    max_size=5,
+)
+
+
+def longest_known(trace: Trace, prompt: Sequence[Message]) -> int:
+    """By looking at every path: how many leading messages of the prompt some path begins with."""
+    best = 0
+    for branch in trace.branches:
+        keys = [node.message.key for node in branch]
+        while best < min(len(prompt), len(keys)) and keys[: best + 1] == [m.key for m in prompt[: best + 1]]:
+            best += 1
+    return best
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(_conversations, _words | st.none(), st.booleans()), max_size=12), _conversations)
+def test_a_conversation_is_found_exactly_as_far_as_some_branch_has_it(
+    turns: list[tuple[list[Message], str | None, bool]], asked: list[Message]
+) -> None:
+    trace = new_trace()
+    replies = 0
+    for prompt, reply, look_first in turns:
+        shown: Sequence[Message] = prompt
+        if look_first:
+            placed = trace.place(prompt)
+            assert placed.known == longest_known(trace, prompt)
+            shown = placed.messages
+        size = len(trace.nodes)
+        new = len(prompt) - longest_known(trace, prompt)
+        response = None if reply is None else Response(message=AssistantMessage(reply))
+        node = trace.commit(shown, response, time=0.0)
+        replies += reply is not None
+        assert len(trace.nodes) == size + new + (reply is not None)
+        assert (node is None) == (reply is None)
+    placed = trace.place(asked)
+    assert placed.known == longest_known(trace, asked)
+    assert [message.key for message in placed.messages] == [message.key for message in asked]
+    path: list[bytes] = []
+    at = placed.parent
+    while at is not None:
+        path.append(trace.nodes[at].message.key)
+        at = trace.nodes[at].parent
+    assert path[::-1] == [message.key for message in asked[: placed.known]]
+    assert trace.num_turns == replies == sum(node.sampled for node in trace.nodes)
+    assert sum(len(branch) for branch in trace.branches) >= len(trace.nodes)
