@@ -38,8 +38,8 @@ def jobs(tasks: Iterable[Task], rollouts_per_task: int) -> Iterator[Job]:
 class Batch(AsyncIterator[Trace]):
     """The rollouts of `run_all`: an async context manager around an async iterator of traces.
 
-    A permit spans boot to confirmed release. Leaving the block cancels what is left and waits for its release. The workers live in the
-    engine's nursery, so nothing of the caller's is ever wrapped in a group.
+    A permit spans boot to confirmed release. Leaving the block cancels what is left and waits for its release. The
+    workers live in the engine's nursery, so nothing of the caller's is ever wrapped in a group.
     """
 
     _nursery: trio.Nursery
@@ -56,7 +56,9 @@ class Batch(AsyncIterator[Trace]):
         self._nursery.start_soon(self._feed, finished)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         self._scope.cancel()
         raised = await shielded(self._done.wait, name="leaving run_all")
         if self._traces is not None:
@@ -69,7 +71,9 @@ class Batch(AsyncIterator[Trace]):
 
     async def __anext__(self) -> Trace:
         if self._traces is None:
-            raise RuntimeError("run_all() is a context manager: async with engine.run_all(...) as traces: async for trace in traces")
+            raise RuntimeError(
+                "run_all() is a context manager: async with engine.run_all(...) as traces: async for trace in traces"
+            )
         try:
             return await self._traces.receive()
         except trio.EndOfChannel:

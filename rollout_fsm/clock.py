@@ -1,4 +1,5 @@
-"""Durations from the event loop's clock, anchored once to the wall clock (L80): a clock that is set back changes nothing."""
+"""Durations from the event loop's clock, anchored once to the wall clock (L80): a clock that is set back changes
+nothing."""
 
 import time
 

@@ -1,7 +1,7 @@
 """The engine: it mints rollouts, holds each until it is final, and ends what nobody else ended (L75).
 
-`run`, `run_all` and `interaction` are written on `rollout`; there is one way to run one. What the engine holds open for its rollouts is
-in `services`, what becomes of many at once in `batch`.
+`run`, `run_all` and `interaction` are written on `rollout`; there is one way to run one. What the engine holds open for
+its rollouts is in `services`, what becomes of many at once in `batch`.
 """
 
 import logging
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Required, TypedDict, Unpack
+from typing import Any, Required, TypedDict, Unpack
 from weakref import WeakValueDictionary
 
 import trio
@@ -102,8 +102,8 @@ class Engine:
     def rollout(self, task: Task, *, has_user: bool = False, **settings: Unpack[OneRollout]) -> Rollout:
         """A rollout, minted but not opened: the three verbs by hand, best with `async with`.
 
-        Raises `TypeError` for what does not fit together (a wrong hook, a harness that is none), `RuntimeError` outside of the engine's
-        block.
+        Raises `TypeError` for what does not fit together (a wrong hook, a harness that is none), `RuntimeError` outside
+        of the engine's block.
         """
         services = self._present()
         observers = (*self._observers, *_checked_observers(settings.get("observers", ())))
@@ -123,7 +123,8 @@ class Engine:
     async def run(self, task: Task, **settings: Unpack[OneRollout]) -> Trace:
         """One rollout, whole: open, one segment, close. Returns its trace, whatever became of it.
 
-        Raises only a cancellation, a caller's mistake (`TypeError`) and a caller's lifetime bug (`RuntimeLifetimeError`).
+        Raises only a cancellation, a caller's mistake (`TypeError`) and a caller's lifetime bug
+        (`RuntimeLifetimeError`).
         """
         async with self.rollout(task, **settings) as rollout:
             if await rollout.open():
@@ -142,9 +143,9 @@ class Engine:
     ) -> Batch:
         """Many rollouts: `async with engine.run_all(tasks, …) as traces: async for trace in traces: …`.
 
-        At most `max_concurrent` at once, from boot to confirmed release (None: no bound). Traces come as they finish; a failed rollout
-        is a trace like any other (L42). Leaving the block cancels what is left. Raises `TypeError` and `ValueError` for what does not
-        fit together, before anything starts.
+        At most `max_concurrent` at once, from boot to confirmed release (None: no bound). Traces come as they finish; a
+        failed rollout is a trace like any other (L42). Leaving the block cancels what is left. Raises `TypeError` and
+        `ValueError` for what does not fit together, before anything starts.
         """
         services = self._present()
         _at_least_one("rollouts_per_task", rollouts_per_task)
@@ -160,7 +161,8 @@ class Engine:
         return Batch(self._nursery, jobs(owed, rollouts_per_task), run, max_concurrent)
 
     def interaction(self, task: Task, **settings: Unpack[OneRollout]) -> Interaction:
-        """A rollout whose user is the caller: `async with engine.interaction(task, …) as interaction: await interaction.turn(…)`."""
+        """A rollout whose user is the caller: `async with engine.interaction(task, …) as interaction: await
+        interaction.turn(…)`."""
         return Interaction(self.rollout(task, has_user=True, **settings))
 
     @property
@@ -217,7 +219,7 @@ class Engine:
             except BaseExceptionGroup as group:
                 if error is not None and len(group.exceptions) == 1 and group.exceptions[0] is error:
                     if raised is error:
-                        raise _bare(error) from None
+                        raise _bare(raised) from None
                     return False  # the block's own exception, out of the group that a nursery makes of it
                 raise
             return None
@@ -250,7 +252,12 @@ class Engine:
         trace, observers = rollout.trace, self._live.pop(rollout, ())
         stop = trace.errors[0].type if trace.errors else trace.stop_condition
         log.info(
-            "rollout done: id=%s task=%s reward=%s turns=%d stop=%s", trace.id, trace.task.type, trace.reward, trace.num_turns, stop
+            "rollout done: id=%s task=%s reward=%s turns=%d stop=%s",
+            trace.id,
+            trace.task.type,
+            trace.reward,
+            trace.num_turns,
+            stop,
         )
         if self._services is not None and (written := self._services.submit(trace)) is not None:
             self._unwritten[trace.id] = written
@@ -263,7 +270,8 @@ class Engine:
             await written.wait()
 
     async def _run_job(self, job: Job, settings: AgentSettings) -> Trace:
-        """One rollout of a batch. The caller's lifetime bug is logged and its trace is aborted: siblings go on (L3, L42)."""
+        """One rollout of a batch. The caller's lifetime bug is logged and its trace is aborted: siblings go on (L3,
+        L42)."""
         rollout = self.rollout(job.task, group=job.group, **settings)
         try:
             async with rollout:
@@ -299,10 +307,10 @@ def open_engine(
 ) -> Engine:
     """An engine, for `async with`. Leaving it cancels what is not final and waits for its release (L75).
 
-    `output_dir`: finished traces go to its `traces.jsonl`; without it nothing is written. `host`, `port`: where the gateway listens, 0
-    takes a free port; `gateway=False` for harnesses in this process only. `observers` have any of `on_trace(trace)`,
-    `on_transition(trace, transition)`, `on_finished(trace)`. Entering raises `OSError` for a port in use or a folder that cannot be
-    written, `FileExistsError` for a folder that already holds a run.
+    `output_dir`: finished traces go to its `traces.jsonl`; without it nothing is written. `host`, `port`: where the
+    gateway listens, 0 takes a free port; `gateway=False` for harnesses in this process only. `observers` have any of
+    `on_trace(trace)`, `on_transition(trace, transition)`, `on_finished(trace)`. Entering raises `OSError` for a port in
+    use or a folder that cannot be written, `FileExistsError` for a folder that already holds a run.
     """
     return Engine(
         RunFolder(Path(output_dir)) if output_dir is not None else None,
@@ -314,9 +322,11 @@ def open_engine(
     )
 
 
-def _plan(task: Task, *, has_user: bool, services: EngineServices, settings: Mapping[str, object] | AgentSettings) -> Plan:
+def _plan(
+    task: Task, *, has_user: bool, services: EngineServices, settings: Mapping[str, object] | AgentSettings
+) -> Plan:
     """Everything that the caller chose, settled; raises `TypeError` for what does not fit together (L31)."""
-    given = dict(settings)
+    given: dict[str, Any] = dict(settings)
     for name in ("observers", "id", "group"):
         given.pop(name, None)
     if unknown := sorted(given.keys() - AgentSettings.__annotations__.keys()):
@@ -366,7 +376,12 @@ _KINDS: Mapping[str, type] = {
 def _agent_config(plan: Plan) -> dict[str, JSON]:
     """Who runs, as it stands on the trace: what was said, not what was left to defaults."""
     said: dict[str, JSON] = {"harness": plan.harness.name, "model": plan.model.name}
-    for name, record in (("sampling", plan.sampling), ("limits", plan.limits), ("policy", plan.policy), ("timeouts", plan.bounds)):
+    for name, record in (
+        ("sampling", plan.sampling),
+        ("limits", plan.limits),
+        ("policy", plan.policy),
+        ("timeouts", plan.bounds),
+    ):
         values = {key: value for key, value in asdict(record).items() if value not in (None, {}, math.inf)}
         if values:
             said[name] = values

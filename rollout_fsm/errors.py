@@ -1,7 +1,7 @@
 """The boundaries a failure can cross, and how one becomes text on a trace (L40).
 
-Every failure is attributed to the boundary it crossed. What reaches a trace is an `ErrorRecord`: type, message and traceback
-as text. No live exception is ever kept, since a kept exception keeps its frames and they keep the rollout.
+Every failure is attributed to the boundary it crossed. What reaches a trace is an `ErrorRecord`: type, message and
+traceback as text. No live exception is ever kept, since a kept exception keeps its frames and they keep the rollout.
 """
 
 import traceback
@@ -73,7 +73,8 @@ class OverlongPromptError(ProviderError):
 class TurnRefused(Exception):  # noqa: N818  (a decision, not an error)
     """A model call was not admitted (L16, L24, L58).
 
-    `condition` is the stop condition that refused it, None when there is none: no segment is running, or the rollout is over.
+    `condition` is the stop condition that refused it, None when there is none: no segment is running, or the rollout is
+    over.
     """
 
     def __init__(self, message: str, *, condition: str | None = None) -> None:
@@ -82,7 +83,8 @@ class TurnRefused(Exception):  # noqa: N818  (a decision, not an error)
 
 
 class RuntimeLifetimeError(Exception):
-    """The owner of a borrowed runtime stopped it while a rollout needed it: the caller's bug, raised to the caller (L3)."""
+    """The owner of a borrowed runtime stopped it while a rollout needed it: the caller's bug, raised to the caller
+    (L3)."""
 
 
 @frozen(kw_only=True)
@@ -105,7 +107,8 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def record(error: BaseException) -> ErrorRecord:
-    """The failure as text, under its own type (L40, L43). A `ProviderError` has its status code instead of a traceback."""
+    """The failure as text, under its own type (L40, L43). A `ProviderError` has its status code instead of a
+    traceback."""
     status = error.status_code if isinstance(error, ProviderError) else None
     text = None if isinstance(error, ProviderError) else "".join(_lines(error))
     return ErrorRecord(type=type(error).__name__, message=_message(error), status_code=status, traceback=text)

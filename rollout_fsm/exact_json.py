@@ -59,6 +59,8 @@ def exact_converter(*, forbid_extra_keys: bool) -> Converter:
     converter.register_structure_hook_factory(attrs.has, _record)
     converter.register_structure_hook_func(_is_free, lambda value, _: value)
     converter.register_unstructure_hook_factory(attrs.has, _without_nulls)
+    converter.register_unstructure_hook_func(_is_free_object, lambda value: value)
+    converter.register_unstructure_hook_func(_is_free, lambda value: value)
     return converter
 
 
@@ -102,31 +104,32 @@ def plain(value: object, doing: str) -> JSON:
     return made
 
 
-def beyond(given: JSON, known: JSON) -> dict[str, JSON]:
-    """The fields of `given` that `known`, the same value after reading and writing, does not have.
+def beyond(given: JSON, known: JSON) -> dict[tuple[str, ...], JSON]:
+    """The fields of `given` that `known`, the same value after reading and writing, does not have, by their paths.
 
-    A tree: keys to values or to further trees, where a position of an array is spelled as text. Nulls are no fields.
+    A position of an array is spelled as text. Nulls are no fields.
     """
-    tree: dict[str, JSON] = {}
+    found: dict[tuple[str, ...], JSON] = {}
     for key, value in _items(given):
-        here = known.get(key, None) if isinstance(known, dict) else _item(known, key)
         if isinstance(known, dict) and key not in known:
             if value is not None:
-                tree[key] = value
-        elif isinstance(value, dict | list) and type(here) is type(value) and (inner := beyond(value, here)):
-            tree[key] = inner
-    return tree
+                found[key,] = value
+        elif isinstance(value, dict | list) and type(here := _step(known, key)) is type(value):
+            found.update({(key, *path): field for path, field in beyond(value, here).items()})
+    return found
 
 
-def with_beyond(known: JSON, tree: Mapping[str, JSON]) -> None:
-    """Put the fields that `beyond` found back into the value, in place; what the value says itself stands."""
-    for key, value in tree.items():
-        if isinstance(known, dict) and key not in known:
-            known[key] = value
-        else:
-            here = known.get(key) if isinstance(known, dict) else _item(known, key)
-            if isinstance(here, dict | list) and isinstance(value, dict):
-                with_beyond(here, value)
+def with_beyond(known: JSON, fields: Mapping[tuple[str, ...], JSON]) -> None:
+    """Put the fields that `beyond` found back into the value, in place.
+
+    What the value says itself stands, and a field whose record is gone is gone with it.
+    """
+    for (*path, name), value in fields.items():
+        here = known
+        for key in path:
+            here = _step(here, key)
+        if isinstance(here, dict):
+            here.setdefault(name, value)
 
 
 def _items(value: JSON) -> Iterable[tuple[str, JSON]]:
@@ -135,8 +138,10 @@ def _items(value: JSON) -> Iterable[tuple[str, JSON]]:
     return ((str(place), item) for place, item in enumerate(value)) if isinstance(value, list) else ()
 
 
-def _item(value: JSON, key: str) -> JSON:
-    return value[int(key)] if isinstance(value, list) and key.isdecimal() and int(key) < len(value) else None
+def _step(value: JSON, key: str) -> JSON:
+    if isinstance(value, dict):
+        return value.get(key)
+    return value[int(key)] if isinstance(value, list) and int(key) < len(value) else None
 
 
 def _plain(value: object, path: str, depth: int, faults: list[str]) -> JSON:
@@ -186,6 +191,10 @@ def _is_free(type_: Any) -> bool:
     return get_origin(type_) in (Union, UnionType) and any(
         part in _FREE for member in get_args(type_) for part in get_args(member)
     )
+
+
+def _is_free_object(type_: Any) -> bool:
+    return is_mapping(type_) and len(get_args(type_)) == 2 and _is_free(get_args(type_)[1])
 
 
 def _is_literal(type_: Any) -> bool:

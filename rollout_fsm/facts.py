@@ -1,4 +1,5 @@
-"""The facts of a rollout that the machine's guards ask for, read off its plan and its world. Pure: nothing here changes anything."""
+"""The facts of a rollout that the machine's guards ask for, read off its plan and its world. Pure: nothing here changes
+anything."""
 
 from attrs import frozen
 

@@ -34,8 +34,8 @@ class Exchange:
     async def respond(self, request: Request) -> Response:
         """One turn, in process: the same limits, stops, hooks and commit as over the gateway.
 
-        Raises `TurnRefused` when the turn is not admitted (L16), `ProviderError` when the model failed (L20), `TaskError` when
-        a hook did (L35).
+        Raises `TurnRefused` when the turn is not admitted (L16), `ProviderError` when the model failed (L20),
+        `TaskError` when a hook did (L35).
         """
         return await self._respond(request)
 
@@ -52,9 +52,9 @@ class HarnessSession(ABC):
     async def run(self, messages: Sequence[Message] | None) -> ProgramResult | None:
         """Run one segment, until the harness yields.
 
-        The first segment opens with the exchange's prompt, then `messages` if any; later ones go on with `messages` (L10). A
-        harness whose segment is a program returns how it ended: the engine judges the exit status (L16, L20, L41). Others
-        return None. What it raises is a `HarnessError` unless it is typed (L40).
+        The first segment opens with the exchange's prompt, then `messages` if any; later ones go on with `messages`
+        (L10). A harness whose segment is a program returns how it ended: the engine judges the exit status (L16, L20,
+        L41). Others return None. What it raises is a `HarnessError` unless it is typed (L40).
         """
 
     async def close(self) -> None:
@@ -64,8 +64,8 @@ class HarnessSession(ABC):
 class Harness(ABC):
     """The program around the model. One object serves many rollouts at once; what belongs to one lives in its session.
 
-    What holds something open is an async context manager, which the engine enters once. `@metric` methods measure each of its
-    rollouts (L30, L62).
+    What holds something open is an async context manager, which the engine enters once. `@metric` methods measure each
+    of its rollouts (L30, L62).
     """
 
     @property

@@ -1,4 +1,5 @@
-"""What a rollout holds, and how it lets go: newest first, each step attempted once and bounded, whatever the others did (L51, L55, L70)."""
+"""What a rollout holds, and how it lets go: newest first, each step attempted once and bounded, whatever the others did
+(L51, L55, L70)."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -32,7 +33,8 @@ class Held:
 
 @define(eq=False)
 class Holdings:
-    """Everything that a rollout holds, oldest first. What is held is registered before, or in the very step in which, it is had (L8)."""
+    """Everything that a rollout holds, oldest first. What is held is registered before, or in the very step in which,
+    it is had (L8)."""
 
     warn: Callable[[TraceWarning], None] = field(repr=False)
     held: list[Held] = field(factory=list, init=False)
@@ -61,11 +63,21 @@ class Holdings:
                 error = raised
         elapsed = trio.current_time() - started
         self.struck += interrupts(error)
-        what = {"close": "did not close", "cleanup": "was not cleaned up", "leaked": "could not be stopped and may be leaked"}[step.kind]
+        what = {
+            "close": "did not close",
+            "cleanup": "was not cleaned up",
+            "leaked": "could not be stopped and may be leaked",
+        }[step.kind]
         raised_text = "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in plain(error))
         if elapsed >= step.bound:
             bound = f"within {step.bound:g} s (timeouts.{step.setting}), {elapsed:g} s passed"
-            self.warn(TraceWarning(kind=step.kind, message=f"{step.name} {what} {bound}" + (f": {raised_text}" if raised_text else "")))
+            self.warn(
+                TraceWarning(
+                    kind=step.kind, message=f"{step.name} {what} {bound}" + (f": {raised_text}" if raised_text else "")
+                )
+            )
         elif error is not None:
-            self.warn(TraceWarning(kind=step.kind, message=f"{step.name} {what}: {raised_text or type(error).__name__}"))
+            self.warn(
+                TraceWarning(kind=step.kind, message=f"{step.name} {what}: {raised_text or type(error).__name__}")
+            )
         error = None

@@ -1,7 +1,8 @@
 """Hooks and signals: the decorators, how they are found, where each sits, how one is called (L30, L31, L36).
 
-A hook is a decorated method of a task; `@metric` also of a harness. Discovery happens once a class, routing is decided by the
-types of annotated parameters alone, and a wrong hook is a `TypeError` that names it, raised when the rollout is created.
+A hook is a decorated method of a task; `@metric` also of a harness. Discovery happens once a class, routing is decided
+by the types of annotated parameters alone, and a wrong hook is a `TypeError` that names it, raised when the rollout is
+created.
 """
 
 import inspect
@@ -49,7 +50,8 @@ def stop(*, priority: int = 0) -> Callable[[Function], Function]: ...
 def stop(function: Function | None = None, /, *, priority: int = 0) -> Function | Callable[[Function], Function]:
     """Ends the exchange when it returns true; its name becomes the stop condition (L16, L34).
 
-    One parameter annotated `Trace` → asked before every turn; one `Request` → before the model call; one `Response` → after it.
+    One parameter annotated `Trace` → asked before every turn; one `Request` → before the model call; one `Response` →
+    after it.
     """
     decorate = _decorator(_Mark(kind="stop", priority=priority))
     return decorate if function is None else decorate(function)
@@ -60,7 +62,8 @@ def intercept(function: Function, /) -> Function: ...
 @overload
 def intercept(*, priority: int = 0) -> Callable[[Function], Function]: ...
 def intercept(function: Function | None = None, /, *, priority: int = 0) -> Function | Callable[[Function], Function]:
-    """Rewrites new user and tool messages on their way to the model (`Request`), or the reply on its way back (`Response`).
+    """Rewrites new user and tool messages on their way to the model (`Request`), or the reply on its way back
+    (`Response`).
 
     Returns the replacement, or None to leave things as they are (L33).
     """
@@ -75,7 +78,8 @@ def reward(*, weight: float = 1.0, priority: int = 0) -> Callable[[Function], Fu
 def reward(
     function: Function | None = None, /, *, weight: float = 1.0, priority: int = 0
 ) -> Function | Callable[[Function], Function]:
-    """A signal that counts: the reward is the sum of score × weight (L61, L64). Returns a number or a mapping of names to numbers."""
+    """A signal that counts: the reward is the sum of score × weight (L61, L64). Returns a number or a mapping of names
+    to numbers."""
     decorate = _decorator(_Mark(kind="reward", priority=priority, weight=weight))
     return decorate if function is None else decorate(function)
 
@@ -137,16 +141,20 @@ class Hooks:
 
     @classmethod
     def of(cls, task: object, *, reserved: Iterable[str]) -> "Hooks":
-        """The hooks of a task. `reserved`: the engine's own stop conditions, which no stop may bear as its name (L31)."""
+        """The hooks of a task. `reserved`: the engine's own stop conditions, which no stop may bear as its name
+        (L31)."""
         found = _found(type(task))
         for hook in found:
             if hook.kind == "stop" and hook.name in frozenset(reserved):
                 raise TypeError(
-                    f"@stop {_where(type(task), hook.name)}: {hook.name!r} is one of the engine's own stop conditions; rename the stop"
+                    f"@stop {_where(type(task), hook.name)}: {hook.name!r} is one of the engine's own stop conditions; "
+                    f"rename the stop"
                 )
 
         def those(kind: Kind, boundary: Boundary | None) -> tuple[BoundHook, ...]:
-            return tuple(BoundHook(hook=hook, owner=task) for hook in found if (hook.kind, hook.boundary) == (kind, boundary))
+            return tuple(
+                BoundHook(hook=hook, owner=task) for hook in found if (hook.kind, hook.boundary) == (kind, boundary)
+            )
 
         return cls(
             trace_stops=those("stop", "trace"),
@@ -160,11 +168,14 @@ class Hooks:
 
 
 def harness_metrics(harness: object) -> tuple[BoundHook, ...]:
-    """The `@metric` methods of a harness, in the order of calling. Any other hook on a harness is a `TypeError` (L30)."""
+    """The `@metric` methods of a harness, in the order of calling. Any other hook on a harness is a `TypeError`
+    (L30)."""
     found = _found(type(harness))
     for hook in found:
         if hook.kind != "metric":
-            raise TypeError(f"@{hook.kind} {_where(type(harness), hook.name)}: a harness has metrics only; put it on the task")
+            raise TypeError(
+                f"@{hook.kind} {_where(type(harness), hook.name)}: a harness has metrics only; put it on the task"
+            )
     return tuple(BoundHook(hook=hook, owner=harness) for hook in found)
 
 
@@ -179,10 +190,14 @@ def _found(owner: type) -> tuple[Hook, ...]:
 
 def _discover(owner: type) -> Iterable[Hook]:
     for name in dir(owner):
-        function = inspect.getattr_static(owner, name, None)  # the most derived one; an undecorated override hides the rest
+        function = inspect.getattr_static(
+            owner, name, None
+        )  # the most derived one; an undecorated override hides the rest
         if isinstance(mark := getattr(function, _MARK, None), _Mark):
             if not inspect.isfunction(function):
-                raise TypeError(f"@{mark.kind} {_where(owner, name)}: a hook is a method, not a {type(function).__name__}")
+                raise TypeError(
+                    f"@{mark.kind} {_where(owner, name)}: a hook is a method, not a {type(function).__name__}"
+                )
             yield _route(owner, name, function, mark)
 
 
@@ -198,8 +213,8 @@ def _route(owner: type, name: str, function: Callable[..., object], mark: _Mark)
             takes[parameter.name] = what
         elif parameter.default is parameter.empty:
             raise TypeError(
-                f"@{mark.kind} {_where(owner, name)}: nothing is known to give to parameter {parameter.name!r}; a hook takes task, "
-                f"trace and runtime by name, and Request, Response or Trace by annotation"
+                f"@{mark.kind} {_where(owner, name)}: nothing is known to give to parameter {parameter.name!r}; a hook "
+                f"takes task, trace and runtime by name, and Request, Response or Trace by annotation"
             )
     return Hook(
         name=name,
@@ -216,18 +231,29 @@ def _boundary(owner: type, name: str, mark: _Mark, typed: list[Boundary], takes:
     where = f"@{mark.kind} {_where(owner, name)}"
     if mark.kind in ("reward", "metric"):
         if crossing:
-            raise TypeError(f"{where}: a signal is measured after the exchange; it cannot take a {crossing[0].capitalize()}")
+            raise TypeError(
+                f"{where}: a signal is measured after the exchange; it cannot take a {crossing[0].capitalize()}"
+            )
         return None
     if len(crossing) > 1:
-        raise TypeError(f"{where}: it is annotated for {len(crossing)} boundaries ({', '.join(crossing)}); annotate one Request or one Response")
+        raise TypeError(
+            f"{where}: it is annotated for {len(crossing)} boundaries ({', '.join(crossing)}); annotate one Request or "
+            f"one Response"
+        )
     if mark.kind == "intercept":
         if not crossing:
-            raise TypeError(f"{where}: it is annotated for no boundary; annotate one parameter as Request or as Response")
+            raise TypeError(
+                f"{where}: it is annotated for no boundary; annotate one parameter as Request or as Response"
+            )
         if "trace" in takes.values():
-            raise TypeError(f"{where}: an interceptor may not see the trace; decide by the {crossing[0]} alone, or use a stop")
+            raise TypeError(
+                f"{where}: an interceptor may not see the trace; decide by the {crossing[0]} alone, or use a stop"
+            )
         return crossing[0]
     if not crossing and typed.count("trace") != 1:
-        raise TypeError(f"{where}: it is annotated for no boundary; annotate one parameter as Trace, Request or Response")
+        raise TypeError(
+            f"{where}: it is annotated for no boundary; annotate one parameter as Trace, Request or Response"
+        )
     return crossing[0] if crossing else "trace"
 
 

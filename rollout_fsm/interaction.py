@@ -15,7 +15,8 @@ class Segment:
     """What came of one turn of the user's."""
 
     messages: tuple[Message, ...]
-    """What the exchange gained: the user's messages, replies, tool calls and their results, in the order of their commit."""
+    """What the exchange gained: the user's messages, replies, tool calls and their results, in the order of their
+    commit."""
     last_reply: str | None
     """The text of the last reply that the agent gave in this turn; None if it gave none."""
     terminated: bool
@@ -24,7 +25,8 @@ class Segment:
 
 @define(eq=False)
 class Interaction:
-    """A rollout whose user is the caller. Entering it opens the rollout; a failure there is data: the first turn is terminated (L7).
+    """A rollout whose user is the caller. Entering it opens the rollout; a failure there is data: the first turn is
+    terminated (L7).
 
     Left normally the exchange is closed as `user_closed` and scored; by an exception it is failed with that (L43); by a
     cancellation it is aborted.
@@ -39,7 +41,8 @@ class Interaction:
         return self.rollout.trace
 
     async def turn(self, messages: str | Message | Iterable[Message | str] | None = None) -> Segment:
-        """Say something and let the agent run until it yields. The first turn of a task with a prompt needs no words (L10)."""
+        """Say something and let the agent run until it yields. The first turn of a task with a prompt needs no words
+        (L10)."""
         if not self._open:
             raise RuntimeError("turn() outside of the block; write: async with engine.interaction(...) as interaction")
         nodes, turns = len(self.trace.nodes), self.trace.num_turns

@@ -1,7 +1,8 @@
 """What a rollout may spend: turns and tokens, seconds, and what happens when they run out."""
 
 import math
-from typing import Literal, get_args
+from collections.abc import Callable
+from typing import Any, Literal, get_args
 
 from attrs import Attribute, asdict, evolve, field, fields, frozen
 
@@ -18,8 +19,8 @@ def _seconds(instance: object, attribute: "Attribute[float | None]", value: floa
         raise ValueError(f"{attribute.name} must be a number of seconds of at least 0, or None, not {value!r}")
 
 
-def _one_of(*allowed: str) -> "object":
-    def check(instance: object, attribute: "Attribute[str]", value: str) -> None:
+def _one_of(*allowed: str) -> "Callable[[object, Attribute[Any], str], None]":
+    def check(instance: object, attribute: "Attribute[Any]", value: str) -> None:
         if value not in allowed:
             raise ValueError(f"{attribute.name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
 
@@ -28,7 +29,8 @@ def _one_of(*allowed: str) -> "object":
 
 @frozen(kw_only=True)
 class RolloutLimits:
-    """Caps asked before each turn, in this order, against the trace's aggregate of the same name (L15). None = no cap."""
+    """Caps asked before each turn, in this order, against the trace's aggregate of the same name (L15). None = no
+    cap."""
 
     max_turns: int | None = field(default=None, validator=_cap)
     max_input_tokens: int | None = field(default=None, validator=_cap)
@@ -55,10 +57,12 @@ class RolloutLimits:
 
 @frozen(kw_only=True)
 class RolloutTimeouts:
-    """Bounds in seconds. None = not set: the task's is taken, then the default (L2). `math.inf` for `agent` is no bound.
+    """Bounds in seconds. None = not set: the task's is taken, then the default (L2). `math.inf` for `agent` is no
+    bound.
 
-    `boot`, `setup`, `finalize` and `scoring` bound their states, `agent` is one sum over all segments (L12), `hook` bounds each
-    stop and interceptor (L37), `drain` a harness after a refusal (L18), `close` and `release` each step of a release (L55).
+    `boot`, `setup`, `finalize` and `scoring` bound their states, `agent` is one sum over all segments (L12), `hook`
+    bounds each stop and interceptor (L37), `drain` a harness after a refusal (L18), `close` and `release` each step of
+    a release (L55).
     """
 
     boot: float | None = field(default=None, validator=_seconds)
@@ -116,8 +120,8 @@ UnknownUsage = Literal["warn", "fail"]
 
 @frozen(kw_only=True)
 class RolloutPolicy:
-    """Declared alternatives: what an expired agent budget (L13), a segment without a turn (L19) and a reply without usage
-    under a token cap (L15) mean."""
+    """Declared alternatives: what an expired agent budget (L13), a segment without a turn (L19) and a reply without
+    usage under a token cap (L15) mean."""
 
     agent_expiry: AgentExpiry = field(default="fail", validator=_one_of(*get_args(AgentExpiry)))
     no_progress: NoProgress = field(default="stop", validator=_one_of(*get_args(NoProgress)))

@@ -1,7 +1,7 @@
-"""What crosses the model boundary: messages, tools, a request, a response, its usage. Immutable, typed, without any wire format.
+"""What crosses the model boundary: messages, tools, a request, a response, its usage. Immutable, typed, on no wire.
 
-A message's `key` is what identifies it in a conversation: two messages with one key are the same turn of it, however a harness
-chose to spell them (L82). Wire formats live with the dialects.
+A message's `key` is what identifies it in a conversation: two messages with one key are the same turn of it, however a
+harness chose to spell them (L82). Wire formats live with the dialects.
 """
 
 import json
@@ -118,13 +118,17 @@ class ToolCall:
     type: Literal["function", "custom"] = "function"
 
 
+def _calls(given: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+    return tuple(given)
+
+
 @frozen
 class AssistantMessage:
     """A reply of the model."""
 
     content: str | None = None
     reasoning_content: str | None = field(default=None, kw_only=True)
-    tool_calls: tuple[ToolCall, ...] = field(default=(), kw_only=True, converter=tuple)
+    tool_calls: tuple[ToolCall, ...] = field(default=(), kw_only=True, converter=_calls)
     provider_state: tuple[Mapping[str, JSON], ...] | None = field(default=None, kw_only=True)
     role: ClassVar[Literal["assistant"]] = "assistant"
 
@@ -135,7 +139,8 @@ class AssistantMessage:
 
     @cached_property
     def key(self) -> bytes:
-        """What identifies the reply in a conversation: hidden reasoning is left out, since harnesses need not send it back."""
+        """What identifies the reply in a conversation; hidden reasoning is left out: harnesses need not send it
+        back."""
         calls: list[JSON] = [[call.id, call.name, call.arguments] for call in self.tool_calls]
         return _digest(self.role, self.content or "", calls)
 
@@ -175,7 +180,8 @@ class Tool:
 
 @frozen(kw_only=True)
 class Sampling:
-    """How the model is asked to sample; None = not said. `extra` holds further settings under the provider's own names."""
+    """How the model is asked to sample; None = not said. `extra` holds further settings under the provider's own
+    names."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -196,7 +202,10 @@ _SETTINGS = ("temperature", "top_p", "max_tokens", "seed", "stop", "reasoning_ef
 
 @frozen(kw_only=True)
 class Usage:
-    """Tokens of one call or a sum of calls. `prompt_tokens` leaves cache reads out; reasoning tokens are part of the completion."""
+    """Tokens of one call or a sum of calls.
+
+    `prompt_tokens` leaves cache reads out; reasoning tokens are part of the completion.
+    """
 
     prompt_tokens: int
     completion_tokens: int
@@ -232,12 +241,20 @@ def _sum(one: Any, other: Any) -> Any:
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls"]
 
 
+def _messages(given: Iterable[Message]) -> tuple[Message, ...]:
+    return tuple(given)
+
+
+def _tools(given: Iterable[Tool]) -> tuple[Tool, ...]:
+    return tuple(given)
+
+
 @frozen(kw_only=True)
 class Request:
     """A conversation about to cross the model boundary."""
 
-    messages: tuple[Message, ...] = field(converter=tuple)
-    tools: tuple[Tool, ...] = field(default=(), converter=tuple)
+    messages: tuple[Message, ...] = field(converter=_messages)
+    tools: tuple[Tool, ...] = field(default=(), converter=_tools)
     model: str | None = None
     sampling: Sampling = field(factory=Sampling)
 

@@ -15,6 +15,7 @@ class Model(ABC):
     async def respond(self, request: Request, sampling: Sampling) -> Response:
         """Answer a conversation. `sampling` is final: the run's settings over those of the request.
 
-        Raises `ProviderError` with the provider's status, `OverlongPromptError` for a prompt beyond the context window (L21).
-        Anything else that is raised is attributed to the model all the same (L40). Retries are the harness's business.
+        Raises `ProviderError` with the provider's status, `OverlongPromptError` for a prompt beyond the context window
+        (L21). Anything else that is raised is attributed to the model all the same (L40). Retries are the harness's
+        business.
         """

@@ -1,7 +1,7 @@
 """How the outcome of an activity is judged: five questions, in this order, whatever it returned or raised (L14a).
 
-Pure decisions over what the driver saw: its own scopes, the clock, and what came out. Foreign code swallows cancellations, keeps
-old ones and raises groups, so what it raised is asked last.
+Pure decisions over what the driver saw: its own scopes, the clock, and what came out. Foreign code swallows
+cancellations, keeps old ones and raises groups, so what it raised is asked last.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,11 +18,19 @@ Struck: TypeAlias = Literal["cancelled", "timed_out"]
 
 @frozen(kw_only=True)
 class Failure:
-    """A failure that came with a trigger. The row that is taken decides what becomes of it, unless it `stands`: then it is on the
-    trace whatever the row says, but for a caller's lifetime bug (L3, L13, L63)."""
+    """A failure that came with a trigger. The row that is taken decides what becomes of it, unless it `stands`: then it
+    is on the trace whatever the row says, but for a caller's lifetime bug (L3, L13, L63)."""
 
     error: ErrorRecord
     stands: bool = False
+
+
+def _failures(given: Iterable[Failure]) -> tuple[Failure, ...]:
+    return tuple(given)
+
+
+def _texts(given: Iterable[str]) -> tuple[str, ...]:
+    return tuple(given)
 
 
 @frozen(kw_only=True)
@@ -30,10 +38,10 @@ class Outcome:
     """A trigger, and what came with it."""
 
     trigger: str
-    failures: tuple[Failure, ...] = field(default=(), converter=tuple)
+    failures: tuple[Failure, ...] = field(default=(), converter=_failures)
     condition: str | None = None
     """The stop condition that the trigger gives."""
-    lost: tuple[str, ...] = field(default=(), converter=tuple)
+    lost: tuple[str, ...] = field(default=(), converter=_texts)
     """Exceptions, as text, that an interruption or a deadline overruled if it comes to that."""
     warning: str | None = None
     """The kind of warning under which `lost` goes on the trace; None: it does not."""
@@ -63,6 +71,16 @@ def interrupts(error: BaseException | None) -> list[Interrupt]:
     return [] if error is None else [leaf for leaf in leaves(error) if isinstance(leaf, KeyboardInterrupt | SystemExit)]
 
 
+def pass_on(error: BaseException | None) -> None:
+    """Raise the interrupt that is in what was raised, if there is one."""
+    found = interrupts(error)
+    try:
+        if found:
+            raise found[0]
+    finally:
+        del found, error  # a frame that keeps an exception is kept by it
+
+
 def plain(error: BaseException | None) -> list[BaseException]:
     """What was raised, leaf by leaf, without what only passes an interruption on."""
     if error is None:
@@ -88,9 +106,10 @@ def judge(
 ) -> Outcome:
     """The outcome of an activity (L14a).
 
-    `cancelled`: questions 1 and 2. `expired`: the deadline had passed when the foreign code returned. `timeout`: what that means, None
-    if it is no failure. `error`: what was raised, if anything. `outcome`: what was returned, if anything. `standing`: failures that
-    stand whatever the verdict, `kept`: exceptions as text that the activity took for overruled.
+    `cancelled`: questions 1 and 2. `expired`: the deadline had passed when the foreign code returned. `timeout`: what
+    that means, None if it is no failure. `error`: what was raised, if anything. `outcome`: what was returned, if
+    anything. `standing`: failures that stand whatever the verdict, `kept`: exceptions as text that the activity took
+    for overruled.
     """
     raised = plain(error)
     overruled = [*kept, *(outcome.lost if outcome else ()), *lost(raised)]

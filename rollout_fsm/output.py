@@ -27,7 +27,8 @@ class RunFolder:
     def open(self) -> None:
         """Make the folder and its empty file of traces.
 
-        Raises `FileExistsError` if it already holds a run, `OSError` if it cannot be written; the message names the folder and what to do.
+        Raises `FileExistsError` if it already holds a run, `OSError` if it cannot be written; the message names the
+        folder and what to do.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -35,11 +36,14 @@ class RunFolder:
         except FileExistsError as error:
             if self.path.is_dir():
                 raise FileExistsError(
-                    errno.EEXIST, f"{self.path} already holds a run ({TRACES}); name another folder, or move that run away"
+                    errno.EEXIST,
+                    f"{self.path} already holds a run ({TRACES}); name another folder, or move that run away",
                 ) from error
             raise FileExistsError(errno.EEXIST, f"{self.path} is a file; name a folder for the run") from error
         except OSError as error:
-            raise OSError(error.errno, f"the folder {self.path} cannot be written: {error.strerror}; name another one") from error
+            raise OSError(
+                error.errno, f"the folder {self.path} cannot be written: {error.strerror}; name another one"
+            ) from error
         self._file = TracesFile(self.traces)
 
     def append(self, trace: Trace) -> None:

@@ -1,4 +1,5 @@
-"""What a rollout is made of, settled before it starts: everything that its caller chose, and nothing that happens to it."""
+"""What a rollout is made of, settled before it starts: everything that its caller chose, and nothing that happens to
+it."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -78,5 +79,3 @@ class Plan:
     def borrowed(self) -> Runtime | None:
         """The borrowed runtime, None if the rollout will own one."""
         return self.runtime if isinstance(self.runtime, Runtime) else None
-
-

@@ -1,8 +1,9 @@
 """A rollout: the three verbs, the emergency, and the loop that the whole engine hangs on.
 
-The loop fires the caller's trigger; while the new state has an activity it awaits that, judges its outcome and fires it; then it
-rests. The activities run in the task of whoever called the verb, so every scope is entered and left inside one call. No flag says
-what happens next: the state does. A call is in progress exactly when the state is active or shielded (L23).
+The loop fires the caller's trigger; while the new state has an activity it awaits that, judges its outcome and fires
+it; then it rests. The activities run in the task of whoever called the verb, so every scope is entered and left inside
+one call. No flag says what happens next: the state does. A call is in progress exactly when the state is active or
+shielded (L23).
 """
 
 import logging
@@ -55,8 +56,8 @@ class Listener(Protocol):
 class Rollout:
     """One execution of one task by one agent. One caller drives it (L23); `stop` and `cancel` may come from any task.
 
-    As a context manager it ends itself: left normally by `close()`, by an exception by `fail(error)` and `close()`, by a cancellation
-    by `cancel()` (L70).
+    As a context manager it ends itself: left normally by `close()`, by an exception by `fail(error)` and `close()`, by
+    a cancellation by `cancel()` (L70).
     """
 
     plan: Plan
@@ -89,11 +90,13 @@ class Rollout:
     async def open(self) -> bool:
         """Boot the runtime, set everything up. Returns whether the exchange can go on; a failure is on the trace (L7).
 
-        Raises `IllegalTransition` after the first `open`, `RolloutBusyError` while a call is in progress, `RuntimeLifetimeError` if the
-        borrowed runtime was stopped (L3).
+        Raises `IllegalTransition` after the first `open`, `RolloutBusyError` while a call is in progress,
+        `RuntimeLifetimeError` if the borrowed runtime was stopped (L3).
         """
         await self._meet_an_abort()
-        nobody = TaskError("the task has no prompt and nobody to open the exchange; give it a prompt, or has_user=True (L1)")
+        nobody = TaskError(
+            "the task has no prompt and nobody to open the exchange; give it a prompt, or has_user=True (L1)"
+        )
         await self._drive("open", failures=[Failure(error=record(nobody))])
         return self.can_go_on
 
@@ -101,8 +104,9 @@ class Rollout:
     async def step(self, messages: str | Message | Iterable[Message | str] | None = None) -> bool:
         """Run one segment. Returns whether the exchange can go on; False at once if it is over (L10, L11).
 
-        The first segment takes the task's prompt, then `messages` if any; later ones go on with `messages`. Raises `TypeError` with
-        neither, `IllegalTransition` before `open` and after the end, `RolloutBusyError` while a call is in progress.
+        The first segment takes the task's prompt, then `messages` if any; later ones go on with `messages`. Raises
+        `TypeError` with neither, `IllegalTransition` before `open` and after the end, `RolloutBusyError` while a call
+        is in progress.
         """
         await self._meet_an_abort()
         said = () if messages is None else as_messages(messages)
@@ -123,7 +127,8 @@ class Rollout:
         return self.trace
 
     def stop(self, condition: str) -> None:
-        """End the exchange with this stop condition: at once in `waiting`, elsewhere at the next turn or the segment's end (L22).
+        """End the exchange with this stop condition: at once in `waiting`, elsewhere at the next turn or the segment's
+        end (L22).
 
         Never raises for a state that has no use for it.
         """
@@ -145,13 +150,16 @@ class Rollout:
         if state.activity is not None and state.group != "cancellation":
             raise RolloutBusyError(self._busy("fail"))
         if state.kind == "final" or state.activity is not None:
-            log.warning("fail() of rollout %s, which is %s: %s: %s", self.trace.id, self.state, type(error).__name__, error)
+            log.warning(
+                "fail() of rollout %s, which is %s: %s: %s", self.trace.id, self.state, type(error).__name__, error
+            )
             return
         self._fire(Outcome(trigger="errored", failures=[Failure(error=record(leaf)) for leaf in leaves(error)]))
 
     @protected
     async def cancel(self) -> None:
-        """Release everything and end as `aborted`; returns when the rollout is final (L72). Await it: alone it does nothing."""
+        """Release everything and end as `aborted`; returns when the rollout is final (L72). Await it: alone it does
+        nothing."""
         while self._settled is not None:
             self._cancel_asked = True
             if self._scope is not None:
@@ -206,13 +214,17 @@ class Rollout:
         self._fire(Outcome(trigger="refused", condition=condition))
 
     def __repr__(self) -> str:
-        return f"<Rollout {self.trace.id} {self.state} task={self.trace.task.type} stop={self.trace.stop_condition} turns={self.trace.num_turns}>"
+        trace = self.trace
+        of = f"task={trace.task.type} stop={trace.stop_condition} turns={trace.num_turns}"
+        return f"<Rollout {trace.id} {self.state} {of}>"
 
     async def __aenter__(self) -> "Rollout":
         return self
 
     @protected
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         if isinstance(error, GeneratorExit):
             return  # nothing may be awaited any more; the engine ends the rollout (L75)
         if error is not None and (_caller_cancelled() or interrupts(error) or _only_cancelled(error)):
@@ -266,7 +278,7 @@ class Rollout:
                 self._fire(outcome)
             except GeneratorExit:
                 raise
-            except BaseException as bug:  # noqa: BLE001  (raised after the release: no state is left without its driver, L76)
+            except BaseException as bug:
                 log.exception("a bug of the engine in rollout %s, state %s", self.trace.id, self.state)
                 self._blamed.append(bug)
                 self._fire(Outcome(trigger="cancel"))
@@ -354,7 +366,9 @@ class Rollout:
             trace.errors += kept
             if row.error == "warn":
                 loose = [failure.error for failure in outcome.failures if not failure.stands]
-                trace.warnings += [TraceWarning(kind="after_stop", message=f"{error.type}: {error.message}") for error in loose]
+                trace.warnings += [
+                    TraceWarning(kind="after_stop", message=f"{error.type}: {error.message}") for error in loose
+                ]
         if row.same:
             return row
         if row.sets is not None and trace.stop_condition is None:
@@ -410,14 +424,15 @@ class Rollout:
         return float(getattr(bounds, state.bound or ""))
 
     def _timeout(self, *, elapsed: float, limit: float) -> ErrorRecord | None:
-        """The failure that the running state's bound is when it runs out; None where running out is a stop (L13, L14, L18)."""
+        """The failure that the running state's bound is when it runs out; None where running out is a stop (L13, L14,
+        L18)."""
         state = self._declared
         if state.bound != "agent":
             return self._world.blame.timed_out(elapsed=elapsed, setting=state.bound or "", limit=limit)
         if self.plan.policy.agent_expiry == "stop" or not self.asks_stops:
             return None
         used, budget = self._world.agent_used, self.plan.bounds.agent
-        said = f"agent timeout: the agent budget ran out after {used:g} s of running segments (timeouts.agent = {budget:g} s)"
+        said = f"agent timeout: the budget ran out after {used:g} s of running segments (timeouts.agent = {budget:g} s)"
         return record(HarnessError(said))
 
     async def _meet_an_abort(self) -> None:
@@ -426,7 +441,8 @@ class Rollout:
             await self._settled.wait()
 
     async def _raise(self) -> None:
-        """Raise what the call must raise: an interrupt bare, a cancellation fresh, a bug as it is; never a group (L70)."""
+        """Raise what the call must raise: an interrupt bare, a cancellation fresh, a bug as it is; never a group
+        (L70)."""
         struck, self._struck = self._struck, []
         blamed, self._blamed = self._blamed, []
         try:
@@ -441,17 +457,17 @@ class Rollout:
 
     def _busy(self, verb: str) -> str:
         return (
-            f"{verb}() of rollout {self.trace.id} while another call of it is in progress (state {self.state!r}); one caller drives: wait "
-            f"for that call, or use close(), which waits, or stop() and cancel(), which may come from anywhere (L23)"
+            f"{verb}() of rollout {self.trace.id} while another call of it is in progress (state {self.state!r}); one "
+            f"caller drives: wait for that call, or use close(), which waits, or stop() and cancel(), which may come "
+            f"from anywhere (L23)"
         )
 
 
 def _caller_cancelled() -> bool:
-    """Whether the caller's own scopes are cancelled or past their deadline, asked outside of the engine's scopes (L14a)."""
+    """Whether the caller's own scopes are cancelled or past their deadline, asked outside of the engine's scopes
+    (L14a)."""
     return trio.current_effective_deadline() <= trio.current_time()
 
 
 def _only_cancelled(error: BaseException) -> bool:
     return all(isinstance(leaf, trio.Cancelled) for leaf in leaves(error))
-
-

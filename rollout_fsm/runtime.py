@@ -1,7 +1,8 @@
 """The contract of a runtime: the box that a rollout's programs run in.
 
-A runtime is owned by one rollout, which starts and stops it, or borrowed, and then its owner does (L2, L3). Every method may be
-cancelled at any checkpoint; `stop` follows every `start` that began, also one that failed or was cancelled half-way (L8).
+A runtime is owned by one rollout, which starts and stops it, or borrowed, and then its owner does (L2, L3). Every
+method may be cancelled at any checkpoint; `stop` follows every `start` that began, also one that failed or was
+cancelled half-way (L8).
 """
 
 from abc import ABC, abstractmethod
@@ -37,7 +38,8 @@ class Runtime(ABC):
 
     @abstractmethod
     async def stop(self) -> None:
-        """Take the box down with everything in it, and copes with a start that failed, was cancelled or never came (L8)."""
+        """Take the box down with everything in it, and copes with a start that failed, was cancelled or never came
+        (L8)."""
 
     @abstractmethod
     async def run(
@@ -45,7 +47,7 @@ class Runtime(ABC):
         argv: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        input: bytes | str | None = None,  # noqa: A002  (the name that subprocess taught everybody)
+        input: bytes | str | None = None,
         timeout: float | None = None,
     ) -> ProgramResult:
         """Run a program to its end and return how it ended.

@@ -1,7 +1,8 @@
 """Scoring: every expected name first, then the signals, then only what was measured (L60-L65).
 
-A signal's value is recorded when it returns in time, whatever becomes of its siblings; a failure is kept as text and leaves its
-name None. What is not here: when scoring happens and what its failures mean for the rollout. The machine decides that.
+A signal's value is recorded when it returns in time, whatever becomes of its siblings; a failure is kept as text and
+leaves its name None. What is not here: when scoring happens and what its failures mean for the rollout. The machine
+decides that.
 """
 
 import math
@@ -15,7 +16,7 @@ from attrs import define, field, frozen
 from rollout_fsm.errors import TaskError, attribute, record
 from rollout_fsm.hooks import BoundHook, Hooks
 from rollout_fsm.judge import Judge
-from rollout_fsm.outcome import Failure, interrupts, lost, plain
+from rollout_fsm.outcome import Failure, interrupts, lost, pass_on, plain
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.task import Task
 from rollout_fsm.trace import Reward, Trace
@@ -66,8 +67,8 @@ def signals(
 
 
 def seed(trace: Trace, expected: Iterable[Signal]) -> None:
-    """Put every expected name in the trace with the value None: "expected, not measured" (L60). Earlier values of these names
-    go, so that no stale one reads as fresh (L65)."""
+    """Put every expected name in the trace with the value None: "expected, not measured" (L60). Earlier values of these
+    names go, so that no stale one reads as fresh (L65)."""
     for signal in expected:
         if signal.kind == "metric":
             trace.metrics[signal.name] = None
@@ -82,7 +83,8 @@ class Scoring:
     trace: Trace
     expected: Sequence[Signal]
     failures: list[Failure] = field(factory=list, init=False)
-    """What failed while there was still time, in the order in which it failed; it stands, however the phase ends (L63)."""
+    """What failed while there was still time, in the order in which it failed; it stands, however the phase ends
+    (L63)."""
     lost: list[str] = field(factory=list, init=False)
     """What signals raised when they were interrupted."""
     late: list[Signal] = field(factory=list, init=False)
@@ -114,10 +116,9 @@ class Scoring:
                 self._record(signal, value)
             elif error is not None:
                 self._failed(signal, error, in_time=in_time)
-            for severe in interrupts(error):
-                raise severe
+            pass_on(error)
         finally:
-            error = severe = None  # a frame that keeps an exception is kept by it
+            error = None  # a frame that keeps an exception is kept by it
         await trio.lowlevel.checkpoint_if_cancelled()
 
     def _failed(self, signal: Signal, error: BaseException, *, in_time: bool) -> None:
@@ -125,9 +126,13 @@ class Scoring:
         if not in_time:
             self.lost += lost(raised)
             return
-        if not raised and not interrupts(error):  # a Cancelled that nobody's scope sent is a failure like any other (L14a)
+        if not raised and not interrupts(
+            error
+        ):  # a Cancelled that nobody's scope sent is a failure like any other (L14a)
             raised = [TaskError(f"{signal.said} raised Cancelled although nothing was cancelled")]
-        self.failures += [Failure(error=record(attribute(leaf, TaskError, signal.said)), stands=True) for leaf in raised]
+        self.failures += [
+            Failure(error=record(attribute(leaf, TaskError, signal.said)), stands=True) for leaf in raised
+        ]
 
     def _record(self, signal: Signal, value: object) -> None:
         """Put a measured value on the trace: all of its names, or none (L61)."""
@@ -136,12 +141,16 @@ class Scoring:
             place = "metrics" if signal.kind == "metric" else "rewards"
             for name in numbers:
                 if other := self._given.get((place, name)):
-                    raise TaskError(f"{signal.said} gives {name!r}, which {other.said} already gave; rename one of them")
+                    raise TaskError(
+                        f"{signal.said} gives {name!r}, which {other.said} already gave; rename one of them"
+                    )
         except TaskError as refused:
             self.failures.append(Failure(error=record(refused), stands=True))
             return
         if signal.name not in numbers and (place, signal.name) not in self._given:
-            self.trace.metrics.pop(signal.name, None) if signal.kind == "metric" else self.trace.rewards.pop(signal.name, None)
+            self.trace.metrics.pop(signal.name, None) if signal.kind == "metric" else self.trace.rewards.pop(
+                signal.name, None
+            )
         for name, number in numbers.items():
             self._given[place, name] = signal
             if signal.kind == "metric":
@@ -158,7 +167,9 @@ def _numbers(signal: Signal, value: object) -> dict[str, float]:
         finite = _finite(number)
         if finite is None or not isinstance(name, str):
             what = f"{name!r}: {number!r}" if isinstance(value, Mapping) else repr(number)
-            raise TaskError(f"{signal.said} returned {what}; a signal returns a finite number, or a mapping of names to them")
+            raise TaskError(
+                f"{signal.said} returned {what}; a signal returns a finite number, or a mapping of names to them"
+            )
         numbers[name] = finite
     return numbers
 
@@ -171,4 +182,6 @@ def _finite(number: object) -> float | None:
         as_float = float(number)
     except OverflowError:
         return None
-    return None if not math.isfinite(as_float) else number if type(number) is int else as_float
+    if not math.isfinite(as_float):
+        return None
+    return number if isinstance(number, int) and not isinstance(number, bool) else as_float

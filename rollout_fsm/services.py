@@ -1,7 +1,8 @@
-"""What an engine does for its rollouts: the gateway, the harnesses and models that hold something open, the file of traces.
+"""What an engine does for its rollouts: the gateway, the harnesses and models that hold something open, the file of
+traces.
 
-Services are the last to go: each runs in a task of its own under a shield that the engine ends when every rollout is final (L75).
-Whatever is entered here is entered and left by one task.
+Services are the last to go: each runs in a task of its own under a shield that the engine ends when every rollout is
+final (L75). Whatever is entered here is entered and left by one task.
 """
 
 import logging
@@ -158,7 +159,11 @@ class EngineServices:
                 try:
                     await trio.to_thread.run_sync(sink.append, trace)
                 except Exception as error:  # noqa: BLE001  (a full disk, a trace that is no JSON: this one is lost, the others go on)
-                    self.lost.append(LostTrace(id=trace.id, task=trace.task.type, error=f"{type(error).__name__}: {error}"))
-                    log.error("the trace of rollout %s could not be written: %s: %s", trace.id, type(error).__name__, error)
+                    self.lost.append(
+                        LostTrace(id=trace.id, task=trace.task.type, error=f"{type(error).__name__}: {error}")
+                    )
+                    log.error(
+                        "the trace of rollout %s could not be written: %s: %s", trace.id, type(error).__name__, error
+                    )
                 written.set()
         self._all_written.set()

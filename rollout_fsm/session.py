@@ -1,8 +1,9 @@
 """One turn across the model boundary: limits, stops, interceptors, the model, the commit (L15-L24, L30-L37).
 
-There is one way through. An in-process harness calls `respond`, a harness program posts to the gateway, which calls the same
-`respond`. A call is admitted while a segment runs and lives in that segment's nursery, so the segment is over when its calls are.
-The session decides no state: it fires `refused`, reports a failing hook to the segment, and reads whether turns are admitted.
+There is one way through. An in-process harness calls `respond`, a harness program posts to the gateway, which calls the
+same `respond`. A call is admitted while a segment runs and lives in that segment's nursery, so the segment is over when
+its calls are. The session decides no state: it fires `refused`, reports a failing hook to the segment, and reads
+whether turns are admitted.
 """
 
 import logging
@@ -27,7 +28,7 @@ from rollout_fsm.errors import (
 )
 from rollout_fsm.hooks import BoundHook
 from rollout_fsm.messages import AssistantMessage, Message, Request, Response, SystemMessage, ToolMessage, UserMessage
-from rollout_fsm.outcome import interrupts, lost, plain
+from rollout_fsm.outcome import lost, pass_on, plain
 from rollout_fsm.plan import Plan
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.trace import ModelCall, Rewrite, Span, Trace, TraceWarning
@@ -133,7 +134,8 @@ class Segment:
         self.start_drain()
 
     def start_drain(self) -> None:
-        """A refused harness has `timeouts.drain` from the last answer, or from the refusal if nothing is in flight (L18)."""
+        """A refused harness has `timeouts.drain` from the last answer, or from the refusal if nothing is in flight
+        (L18)."""
         if self.owner.admits_turns and not self.owner.asks_stops and not self.in_flight:
             self.deadline.deadline = min(self.deadline.deadline, trio.current_time() + self.drain)
 
@@ -284,7 +286,9 @@ class Session:
                 return stop.name
         return None
 
-    async def _call_model(self, call: Call, request: Request) -> tuple[Response, "Callable[[int | None, ErrorRecord | None], None]"]:
+    async def _call_model(
+        self, call: Call, request: Request
+    ) -> tuple[Response, "Callable[[int | None, ErrorRecord | None], None]"]:
         """Call the model. Returns its answer and what puts the call on the trace once it is known what came of it."""
         plan, segment = self.plan, call.segment
         sampling = plan.sampling.over(request.sampling)
@@ -316,8 +320,10 @@ class Session:
         self.model_time += trio.current_time() - started
         span.end = self.clock.now()
         try:
-            _pass_on(error)
-            await trio.lowlevel.checkpoint_if_cancelled()  # cut off, or given up: whatever came out, it is not an answer
+            pass_on(error)
+            await (
+                trio.lowlevel.checkpoint_if_cancelled()
+            )  # cut off, or given up: whatever came out, it is not an answer
             failure = self._model_failure(answer, error)
             if failure is None:
                 assert isinstance(answer, Response)
@@ -339,10 +345,14 @@ class Session:
             attributed = attribute(_first(error, ProviderError, doing), ProviderError, doing)
             return attributed if isinstance(attributed, ProviderError) else _as_provider_error(attributed, doing)
         if not isinstance(answer, Response) or not isinstance(answer.message, AssistantMessage):
-            return ProviderError(f"{doing} returned {type(answer).__name__}; a model returns a Response with an AssistantMessage")
+            return ProviderError(
+                f"{doing} returned {type(answer).__name__}; a model returns a Response with an AssistantMessage"
+            )
         if answer.usage is None and self.plan.limits.cap_tokens:
             if self.plan.policy.unknown_usage == "fail":
-                return ProviderError(f"{doing} reported no usage, so the token caps cannot be enforced (policy unknown_usage = fail)")
+                return ProviderError(
+                    f"{doing} reported no usage, so the token caps cannot be enforced (policy unknown_usage = fail)"
+                )
             if not self._usage_unknown:
                 self._usage_unknown = True
                 message = f"{doing} reported no usage: the token caps do not hold for such replies"
@@ -400,9 +410,15 @@ class Session:
             if not isinstance(given, Response) or not isinstance(given.message, AssistantMessage):
                 raise _HookFailed(TaskError(f"{said} returned {type(given).__name__}; it returns a Response or None"))
             if evolve(given, message=response.message, finish_reason=response.finish_reason) != response:
-                raise _HookFailed(TaskError(f"{said} changed more than the assistant's message; that is all it may replace"))
+                raise _HookFailed(
+                    TaskError(f"{said} changed more than the assistant's message; that is all it may replace")
+                )
             if given.message != AssistantMessage(given.message.content):
-                raise _HookFailed(TaskError(f"{said} returned a message with tool calls or hidden reasoning; a replacement is inert text"))
+                raise _HookFailed(
+                    TaskError(
+                        f"{said} returned a message with tool calls or hidden reasoning; a replacement is inert text"
+                    )
+                )
             response = evolve(given, finish_reason="stop")
             rewrites.append(Rewrite(interceptor.name))
         self.trace.response_rewrites += rewrites
@@ -422,7 +438,7 @@ class Session:
                 error = raised
         elapsed = trio.current_time() - started
         try:
-            _pass_on(error)
+            pass_on(error)
             await trio.lowlevel.checkpoint_if_cancelled()
             if elapsed >= bound:
                 raise _HookFailed(TaskError(f"{said} timed out after {elapsed:g} s (timeouts.hook = {bound:g} s)"))
@@ -433,7 +449,8 @@ class Session:
             error = None
 
     def _hook_failed(self, segment: Segment, error: RolloutError) -> None:
-        """A failing hook interrupts the segment and fails the rollout; while it is being stopped it is a warning (L35)."""
+        """A failing hook interrupts the segment and fails the rollout; while it is being stopped it is a warning
+        (L35)."""
         if segment.owner.asks_stops:
             segment.hook_failure = segment.hook_failure or record(error)
             segment.interrupt.cancel()
@@ -462,15 +479,6 @@ def _first(error: BaseException, boundary: type[RolloutError], doing: str) -> Ba
     return next(iter(plain(error)), None) or boundary(f"{doing} raised Cancelled although nothing was cancelled")
 
 
-def _pass_on(error: BaseException | None) -> None:
-    """Raise the interrupt that is in what was raised, if there is one."""
-    try:
-        for severe in interrupts(error):
-            raise severe
-    finally:
-        error = severe = None  # noqa: F841  (a frame that keeps an exception is kept by it)
-
-
 def _rewritable(message: Message) -> bool:
     return isinstance(message, UserMessage | ToolMessage)
 
@@ -483,10 +491,13 @@ def _as_provider_error(error: RolloutError, doing: str) -> ProviderError:
 
 
 def _checked(before: Request, after: Request, said: str, *, candidates: set[int], settled: set[int]) -> Request:
-    """The rewritten request, if the interceptor kept to what it may rewrite (L33); else `_HookFailed` says what it did."""
+    """The rewritten request, if the interceptor kept to what it may rewrite (L33); else `_HookFailed` says what it
+    did."""
 
     def refuse(what: str) -> _HookFailed:
-        return _HookFailed(TaskError(f"{said} {what}; an interceptor may rewrite the content of new user and tool messages only"))
+        return _HookFailed(
+            TaskError(f"{said} {what}; an interceptor may rewrite the content of new user and tool messages only")
+        )
 
     if len(after.messages) != len(before.messages):
         raise refuse(f"returned {len(after.messages)} messages for {len(before.messages)}")

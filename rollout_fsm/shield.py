@@ -1,4 +1,5 @@
-"""Work that must be done whatever is cancelled: shielded, in a child task, since Ctrl-C strikes only the main task, shield or not."""
+"""Work that must be done whatever is cancelled: shielded, in a child task, since Ctrl-C strikes only the main task,
+shield or not."""
 
 from collections.abc import Awaitable, Callable
 
@@ -9,8 +10,8 @@ import trio
 async def shielded(work: Callable[[], Awaitable[None]], *, name: str) -> BaseException | None:
     """Do the work to its end and return what was raised meanwhile, None if nothing was.
 
-    A KeyboardInterrupt that strikes while the work goes on is among what is returned. A cancellation is not: the caller meets it at
-    its next checkpoint.
+    A KeyboardInterrupt that strikes while the work goes on is among what is returned. A cancellation is not: the caller
+    meets it at its next checkpoint.
     """
 
     @trio.lowlevel.enable_ki_protection

@@ -46,7 +46,8 @@ class Task:
         """Prepare the world for the agent. Shares `timeouts.setup` with the harness's setup (L4)."""
 
     async def finalize(self, trace: "Trace", runtime: Runtime) -> None:
-        """Collect what scoring needs, after the exchange and before any signal (L50). Bounded by `timeouts.finalize`."""
+        """Collect what scoring needs, after the exchange and before any signal (L50). Bounded by
+        `timeouts.finalize`."""
 
     def toolsets(self) -> Sequence[Toolset]:
         """The tool servers of one rollout, built anew for each (L5)."""

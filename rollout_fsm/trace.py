@@ -11,6 +11,7 @@ from typing import ClassVar
 from attrs import define, field, frozen
 
 from rollout_fsm.errors import ErrorRecord
+from rollout_fsm.exact_json import plain
 from rollout_fsm.graph import Graph, MessageNode, Placement, TokenCounts
 from rollout_fsm.messages import JSON, AssistantMessage, FinishReason, Message, Response, Sampling, Tool, Usage
 
@@ -47,16 +48,23 @@ class TaskInfo:
     hash: str | None = None
 
 
+def _config(given: Mapping[str, object]) -> dict[str, JSON]:
+    made = plain(given, "the agent's configuration cannot be recorded")
+    assert isinstance(made, dict)
+    return made
+
+
 @define(kw_only=True)
 class AgentInfo:
     """Who ran: the settled configuration of harness and model, and the runtime once there is one.
 
     Readers of the verifiers schema load a `config` that has no keys but `harness` (an object with an `id` and whatever
     else), `model`, `sampling`, `max_turns` and the other caps, `timeout` and `runtime`; and a `runtime` whose `type` is
-    one that they know ("subprocess", say) (L84).
+    one that they know ("subprocess", say) (L84). The configuration is held in JSON's own types, so that it loads back
+    equal.
     """
 
-    config: dict[str, JSON] = field(factory=dict)
+    config: dict[str, JSON] = field(factory=dict, converter=_config)
     runtime: dict[str, JSON] | None = None
     name: str = "agent"
     trainable: bool = True
@@ -213,8 +221,8 @@ class Trace:
     group: GroupInfo | None = None
     ending: dict[str, JSON] | None = None
     transitions: list[TransitionRecord] = field(factory=list)
-    unknown: dict[str, JSON] = field(factory=dict)
-    """What a file said beyond this schema: a tree of fields in which a position of a list is spelled as text (L84)."""
+    unknown: dict[tuple[str, ...], JSON] = field(factory=dict)
+    """What a file said beyond this schema, by its path: `("nodes", "0", "advantages")`, say (L84)."""
     state: dict[str, object] = field(factory=dict, eq=False)
     """Shared by the hooks, tools and rewards of this rollout; never written."""
     _graph: Graph = field(init=False, eq=False)

@@ -1,4 +1,5 @@
-"""The world of one rollout: what its activities share while it lives. The machine decides what happens, the phases do it, this holds it."""
+"""The world of one rollout: what its activities share while it lives. The machine decides what happens, the phases do
+it, this holds it."""
 
 from collections.abc import Awaitable, Callable
 
@@ -8,7 +9,7 @@ from attrs import define, field
 from rollout_fsm.clock import AnchoredClock
 from rollout_fsm.errors import RolloutError, RuntimeLifetimeError, SandboxError
 from rollout_fsm.harness import HarnessSession
-from rollout_fsm.holdings import Held, Holdings, Kind
+from rollout_fsm.holdings import Held, Holdings, Kind, Setting
 from rollout_fsm.messages import Message
 from rollout_fsm.outcome import Blame, Failure
 from rollout_fsm.plan import Plan
@@ -45,7 +46,7 @@ class World:
     """The scope that bounds the running activity."""
     returned: float | None = None
     """When the foreign code of the running activity returned, if the activity went on after it (L14a)."""
-    blame: Blame = Blame(boundary=SandboxError, doing="booting")
+    blame: Blame = field(factory=lambda: Blame(boundary=SandboxError, doing="booting"))
     """Which boundary is being crossed."""
     standing: list[Failure] = field(factory=list)
     """Failures of the running activity that stand, however it ends (L63)."""
@@ -57,7 +58,8 @@ class World:
 
     @staticmethod
     async def proceed() -> None:
-        """Go on to the next step of an activity, unless it was interrupted: code that swallowed that is not asked for more (L14a)."""
+        """Go on to the next step of an activity, unless it was interrupted: code that swallowed that is not asked for
+        more (L14a)."""
         if trio.current_effective_deadline() <= trio.current_time():
             await trio.lowlevel.checkpoint()
 
@@ -68,8 +70,8 @@ class World:
     def hold(self, kind: Kind, name: str, undo: Callable[[], Awaitable[None]]) -> None:
         """Register what is to be released (L8), with the bound that its kind has (L55)."""
         bounds = self.plan.bounds
-        setting, bound = ("close", bounds.close) if kind == "close" else ("release", bounds.release)
-        self.holdings.hold(Held(kind=kind, name=name, undo=undo, setting=setting, bound=bound))
+        setting: Setting = "close" if kind == "close" else "release"
+        self.holdings.hold(Held(kind=kind, name=name, undo=undo, setting=setting, bound=getattr(bounds, setting)))
 
     @property
     def runtime_lost(self) -> bool:
@@ -112,5 +114,6 @@ def lifetime_error(runtime: Runtime | None) -> RuntimeLifetimeError:
     """The owner's bug, as the caller is told it (L3)."""
     name = getattr(runtime, "name", "?")
     return RuntimeLifetimeError(
-        f"the borrowed runtime {name!r} was stopped by its owner while a rollout needed it; keep it running until the rollout is closed"
+        f"the borrowed runtime {name!r} was stopped by its owner while a rollout needed it; keep it running until the "
+        f"rollout is closed"
     )

@@ -1,4 +1,5 @@
-"""What each active state does, one file each. An activity returns an outcome; what it means is the machine's business."""
+"""What each active state does, one file each. An activity returns an outcome; what it means is the machine's
+business."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType

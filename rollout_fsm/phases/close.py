@@ -1,4 +1,5 @@
-"""`closing`: harness session, tool servers and interception slot go down, newest first; a failure is a warning (L50, L51)."""
+"""`closing`: harness session, tool servers and interception slot go down, newest first; a failure is a warning (L50,
+L51)."""
 
 from rollout_fsm.world import World
 

@@ -1,7 +1,8 @@
 """`stepping` and `stopping`: one run of the harness, from start or resume until it yields (L10-L24).
 
-Both states share this activity: a refusal moves the state while it runs. How the harness ended is told as it was; whether that is a
-failure, a stop or a way to go on is the machine's decision. The exit status of a program is judged here, for every harness alike.
+Both states share this activity: a refusal moves the state while it runs. How the harness ended is told as it was;
+whether that is a failure, a stop or a way to go on is the machine's decision. The exit status of a program is judged
+here, for every harness alike.
 """
 
 import trio
@@ -137,5 +138,6 @@ async def leave_early(world: World) -> Failure | None:
     assert world.segment is not None
     world.segment.survives = True
     elapsed = trio.current_time() - started
-    survivors = f"processes of the agent in runtime {runtime.name!r} could not be killed within {elapsed:g} s (timeouts.close = {bound:g} s)"
-    return Failure(error=record(SandboxError(survivors + why)), stands=True)
+    survivors = f"processes of the agent in runtime {runtime.name!r} survived being killed"
+    bounded = f" ({elapsed:g} s passed, timeouts.close = {bound:g} s)"
+    return Failure(error=record(SandboxError(survivors + bounded + why)), stands=True)

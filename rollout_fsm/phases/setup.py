@@ -82,4 +82,3 @@ def _build_toolsets(world: World) -> list[Toolset]:
             raise ValueError(f"two tool servers are named {toolset.name!r}; give one of them another name")
         names.add(toolset.name)
     return toolsets
-

@@ -11,8 +11,10 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping
 
-from attrs import frozen
+from attrs import field, frozen
 
+LINUX = sys.platform == "linux"
+"""Elsewhere there are no markers to be seen, and a process that leaves its group and its parent is missed."""
 DEAD = frozenset({"Z", "X"})
 """States of a process that runs no more and only waits for its parent to ask how it ended."""
 
@@ -22,11 +24,11 @@ class Process:
     """A process that lives, as the table showed it."""
 
     pid: int
-    parent: int
-    session: int
     started: int
-    """Clock ticks since boot: together with `pid` it names a process for good."""
-    serial: int | None
+    """Clock ticks since boot: together with `pid` it names a process for good, and they alone make two rows equal."""
+    parent: int = field(eq=False)
+    session: int = field(eq=False)
+    serial: int | None = field(eq=False)
     """The value of the box's marker in its environment, None where it has none."""
 
 
@@ -99,61 +101,63 @@ def _send(pid: int, signum: int) -> None:
         return  # it took another user's rights: it is found again and becomes a survivor
 
 
-if sys.platform == "linux":
-
-    def census(marker: str) -> Iterator[Process]:
-        """Every living process, from /proc; one that ends meanwhile is left out."""
-        key = f"\0{marker}=".encode()
-        for name in os.listdir("/proc"):
-            if not name.isdigit():
-                continue
-            fields = _stat(int(name))
-            # A process whose first thread has ended looks dead while its other threads live on.
-            if fields is None or (fields[0] in DEAD and int(fields[17]) <= 1):
-                continue
-            _, found, after = (b"\0" + _environ(int(name))).partition(key)
-            value = after.partition(b"\0")[0]
-            yield Process(
-                pid=int(name),
-                parent=int(fields[1]),
-                session=int(fields[3]),
-                started=int(fields[19]),
-                serial=int(value) if found and value.isdigit() else None,
-            )
-
-    def _stat(pid: int) -> list[str] | None:
-        """The fields of /proc/PID/stat from the state on; a program's name before them may hold blanks and brackets."""
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                return file.read().rpartition(b")")[2].decode().split()
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            return None
-
-    def _environ(pid: int) -> bytes:
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                return file.read()
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            return b""
-
-    def _started(pid: int) -> int | None:
-        fields = _stat(pid)
-        return None if fields is None else int(fields[19])
-
-else:
-
-    def census(marker: str) -> Iterator[Process]:
-        """Every living process, from ps, which shows neither marker nor start; a process group stands for the
-        session.
-        """
-        columns = "pid=,ppid=,pgid=,stat="
-        shown = subprocess.run(
-            ["ps", "-axo", columns], capture_output=True, stdin=subprocess.DEVNULL, text=True, check=True
+def proc_table(marker: str) -> Iterator[Process]:
+    """Every living process, from /proc; one that ends meanwhile is left out."""
+    key = f"\0{marker}=".encode()
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        fields = _stat(int(name))
+        # A process whose first thread has ended looks dead while its other threads live on.
+        if fields is None or (fields[0] in DEAD and int(fields[17]) <= 1):
+            continue
+        _, found, after = (b"\0" + _environ(int(name))).partition(key)
+        value = after.partition(b"\0")[0]
+        yield Process(
+            pid=int(name),
+            started=int(fields[19]),
+            parent=int(fields[1]),
+            session=int(fields[3]),
+            serial=int(value) if found and value.isdigit() else None,
         )
-        for line in shown.stdout.splitlines():
-            pid, parent, group, state = line.split()
-            if state[0] not in DEAD:
-                yield Process(pid=int(pid), parent=int(parent), session=int(group), started=0, serial=None)
 
-    def _started(pid: int) -> int | None:
+
+def ps_table() -> Iterator[Process]:
+    """Every living process, from ps, which shows neither marker nor start; a process group stands for the session."""
+    columns = "pid=,ppid=,pgid=,stat="
+    shown = subprocess.run(
+        ["ps", "-axo", columns], capture_output=True, stdin=subprocess.DEVNULL, text=True, check=True
+    )
+    for line in shown.stdout.splitlines():
+        pid, parent, group, state = line.split()
+        if state[0] not in DEAD:
+            yield Process(pid=int(pid), started=0, parent=int(parent), session=int(group), serial=None)
+
+
+def census(marker: str) -> Iterator[Process]:
+    """Every living process, as well as this system can show it."""
+    return proc_table(marker) if LINUX else ps_table()
+
+
+def _started(pid: int) -> int | None:
+    if not LINUX:
         return 0
+    fields = _stat(pid)
+    return None if fields is None else int(fields[19])
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat from the state on; a program's name before them may hold blanks and brackets."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].decode().split()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+
+
+def _environ(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return b""

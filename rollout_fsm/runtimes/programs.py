@@ -113,8 +113,7 @@ class Programs:
         return ProgramResult(exit_code=process.returncode, stdout=out.text(), stderr=err.text())
 
     async def end(self, first: int = 0) -> list[Process]:
-        """End every process that comes from the program number `first` or a later one, and wait for them; returns
-        survivors.
+        """End what comes from the program number `first` or later ones, and wait for it; returns the survivors.
 
         Shielded, and bounded by the grace and twice `PATIENCE`.
         """
@@ -149,8 +148,7 @@ class Programs:
             )
             self._known[serial] = process
         except OSError as error:
-            explain = partial(launch.explain, error, argv, env, workspace, self.runtime)
-            raise await trio.to_thread.run_sync(explain) from error
+            raise await trio.to_thread.run_sync(launch.explain, error, argv, env, workspace, self.runtime) from error
         finally:
             self._starting.discard(serial)
         return serial, process

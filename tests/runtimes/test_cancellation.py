@@ -1,6 +1,7 @@
 """A cancellation at every scheduling point of a box's life leaves neither a process nor a folder."""
 
 import itertools
+import os
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -97,9 +98,10 @@ def test_a_cancellation_at_any_point_leaves_nothing(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("rollout_fsm.runtimes.programs.DRAIN", 0.01)
     places: set[str] = set()
     for point in itertools.count(1):
-        tag = f"1000.{point:05}"
+        tag = f"1000.{os.getpid():08}{point:05}"
         injector = trio.run(cancelled_at, case, point, tag)
         if not injector.fired:
             break

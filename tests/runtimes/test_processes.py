@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_fsm.runtimes.processes import Box, Process, belonging, census, strike
+from rollout_fsm.runtimes.processes import Box, Process, belonging, census, ps_table, strike
 
 ALL = range(sys.maxsize)
 
@@ -21,7 +22,7 @@ def process(pid: int, *, parent: int = 1, session: int = 1, serial: int | None =
 
 def chosen(
     *table: Process, led: dict[int, int] | None = None, orphaned: dict[int, int] | None = None, wanted: range = ALL
-):
+) -> set[int]:
     box = Box(marker="M", led=led or {}, orphaned=orphaned or {})
     return {each.pid for each in belonging(table, box, wanted)}
 
@@ -97,6 +98,16 @@ def test_the_table_shows_this_process_and_a_marked_child() -> None:
     assert (table[child.pid].parent, table[child.pid].session, table[child.pid].serial) == (os.getpid(), child.pid, 5)
     assert table[os.getpid()].serial is None
     assert child.pid not in {each.pid for each in census("BOX_TEST")}
+
+
+@pytest.mark.skipif(shutil.which("ps") is None, reason="there is no ps here")
+def test_a_system_without_proc_is_asked_through_ps() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, start_new_session=True) as child:
+        table = {each.pid: each for each in ps_table()}
+        assert child.stdin is not None
+        child.stdin.close()
+    assert (table[child.pid].parent, table[child.pid].session) == (os.getpid(), child.pid)
+    assert child.pid not in {each.pid for each in ps_table()}
 
 
 def test_a_program_with_blanks_and_brackets_in_its_name_is_read_right(tmp_path: Path) -> None:
