@@ -8,6 +8,7 @@ from types import TracebackType
 import trio
 from attrs import define, field, frozen
 
+from rollout_fsm.outcome import bare
 from rollout_fsm.shield import shielded
 from rollout_fsm.task import Task
 from rollout_fsm.trace import GroupInfo, Trace
@@ -64,7 +65,7 @@ class Batch(AsyncIterator[Trace]):
         if self._traces is not None:
             self._traces.close()
         if raised is not None and error is None:
-            raise raised
+            raise bare(raised)
 
     def __aiter__(self) -> "Batch":
         return self
@@ -91,7 +92,7 @@ class Batch(AsyncIterator[Trace]):
                         await permits.acquire_on_behalf_of(job)
                         workers.start_soon(self._work, job, permits, finished)
         except Exception as bug:  # noqa: BLE001  (handed to whoever iterates)
-            self._bug = bug.exceptions[0] if isinstance(bug, BaseExceptionGroup) and len(bug.exceptions) == 1 else bug
+            self._bug = bare(bug)
         finally:
             finished.close()
             self._done.set()

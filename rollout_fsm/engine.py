@@ -27,7 +27,7 @@ from rollout_fsm.limits import LIMIT_NAMES, Bounds, RolloutLimits, RolloutPolicy
 from rollout_fsm.machine.lifecycle import lifecycle
 from rollout_fsm.messages import JSON, Sampling
 from rollout_fsm.model import Model
-from rollout_fsm.outcome import interrupts
+from rollout_fsm.outcome import bare
 from rollout_fsm.output import RunFolder
 from rollout_fsm.plan import Plan
 from rollout_fsm.rollout import Rollout
@@ -102,7 +102,8 @@ class Engine:
     def rollout(self, task: Task, *, has_user: bool = False, **settings: Unpack[OneRollout]) -> Rollout:
         """A rollout, minted but not opened: the three verbs by hand, best with `async with`.
 
-        Raises `TypeError` for what does not fit together (a wrong hook, a harness that is none), `RuntimeError` outside
+        Raises `TypeError` for what does not fit together (a wrong hook, a harness that is none), `FormatError` (a
+        `ValueError`) for a task whose fields are no JSON, `RuntimeError` outside
         of the engine's block.
         """
         services = self._present()
@@ -153,6 +154,8 @@ class Engine:
         owed = list(tasks)
         for task in {type(task): task for task in owed}.values():
             _plan(task, has_user=False, services=services, settings=settings)
+        for task in owed:
+            task_row(task)
         assert self._nursery is not None
 
         async def run(job: Job) -> Trace:
@@ -207,24 +210,21 @@ class Engine:
     @trio.lowlevel.enable_ki_protection
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
+    ) -> bool:
         assert self._manager is not None
         self._open = False
         raised = await shielded(self._shut_down, name="leaving the engine")
         try:
-            if raised is not None and error is None:
-                error, kind, traceback = raised, type(raised), raised.__traceback__
             try:
                 await self._manager.__aexit__(kind, error, traceback)
             except BaseExceptionGroup as group:
-                if error is not None and len(group.exceptions) == 1 and group.exceptions[0] is error:
-                    if raised is error:
-                        raise _bare(raised) from None
-                    return False  # the block's own exception, out of the group that a nursery makes of it
-                raise
-            return None
+                if error is None or len(group.exceptions) != 1 or group.exceptions[0] is not error:
+                    raise
+            if error is None and raised is not None:
+                raise bare(raised)
+            return False  # the block's own exception, out of the group that a nursery makes of it
         finally:
-            error = raised = traceback = None
+            del error, raised, traceback  # a frame that keeps an exception is kept by it
 
     async def _shut_down(self) -> None:
         while self._live:
@@ -374,18 +374,20 @@ _KINDS: Mapping[str, type] = {
 
 
 def _agent_config(plan: Plan) -> dict[str, JSON]:
-    """Who runs, as it stands on the trace: what was said, not what was left to defaults."""
-    said: dict[str, JSON] = {"harness": plan.harness.name, "model": plan.model.name}
-    for name, record in (
-        ("sampling", plan.sampling),
-        ("limits", plan.limits),
-        ("policy", plan.policy),
-        ("timeouts", plan.bounds),
-    ):
-        values = {key: value for key, value in asdict(record).items() if value not in (None, {}, math.inf)}
-        if values:
-            said[name] = values
-    return said
+    """Who runs, as readers of the verifiers schema load it: the caps flat, what is ours under `harness` (L84)."""
+    bounds = plan.bounds
+    harness: dict[str, JSON] = {
+        "id": plan.harness.name,
+        "policy": asdict(plan.policy),
+        "timeouts": {name: seconds for name, seconds in asdict(bounds).items() if seconds != math.inf},
+    }
+    timeout: dict[str, JSON] = {"setup": bounds.setup, "finalize": bounds.finalize, "scoring": bounds.scoring}
+    if bounds.agent != math.inf:
+        timeout["rollout"] = bounds.agent
+    config: dict[str, JSON] = {"harness": harness, "model": plan.model.name, "timeout": timeout}
+    if sampling := {name: value for name, value in asdict(plan.sampling).items() if value not in (None, {})}:
+        config["sampling"] = sampling
+    return config | {name: cap for name, cap in asdict(plan.limits).items() if cap is not None}
 
 
 def _checked_observers(observers: Iterable[object]) -> tuple[object, ...]:
@@ -399,8 +401,3 @@ def _checked_observers(observers: Iterable[object]) -> tuple[object, ...]:
 def _at_least_one(name: str, value: int) -> None:
     if type(value) is not int or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
-
-
-def _bare(error: BaseException) -> BaseException:
-    """The interrupt in what was raised, bare, or the error as it is (L70)."""
-    return next(iter(interrupts(error)), error)

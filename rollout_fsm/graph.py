@@ -69,7 +69,7 @@ class Graph:
     _path: list[int] = field(factory=list, init=False)
     """The conversation that was found or stored last, as nodes …"""
     _stored: list[Message] = field(factory=list, init=False)
-    """… and as messages: who goes on with it is recognised by the identity of these, without a look at their keys."""
+    """… and as messages: who goes on with it is recognised by these, or by equal ones, without a look at keys."""
     _placed: tuple[Message, ...] | None = field(default=None, init=False)
     """The messages of the last placement, while `_path` is still where they stand."""
 
@@ -172,7 +172,8 @@ class Graph:
         parent = path[known - 1] if known else ROOT
         for position in range(known, len(messages)):
             message = messages[position]
-            if position < len(stored) and stored[position] is message:
+            if position < len(stored) and stored[position] == message:  # an equal one has an equal key, unhashed
+                as_stored = as_stored and stored[position] is message
                 parent = path[position]
                 continue
             places = self._at(parent, message, aliases=aliases)

@@ -81,6 +81,15 @@ def pass_on(error: BaseException | None) -> None:
         del found, error  # a frame that keeps an exception is kept by it
 
 
+def bare(error: BaseException) -> BaseException:
+    """What is to be raised of what was raised: the interrupt in it, never a group of one (L70)."""
+    found = interrupts(error) or list(leaves(error))
+    try:
+        return found[0] if len(found) == 1 or isinstance(found[0], KeyboardInterrupt | SystemExit) else error
+    finally:
+        del found
+
+
 def plain(error: BaseException | None) -> list[BaseException]:
     """What was raised, leaf by leaf, without what only passes an interruption on."""
     if error is None:

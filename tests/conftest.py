@@ -1,7 +1,7 @@
 """Async tests run under trio: on a virtual clock and one fixed schedule, or, where marked `real_time`, on the real one.
 
-`real_time` is for tests with processes, sockets of other processes, or threads, which a virtual clock would run past. Such a
-test waits for events, never for time.
+`real_time` is for tests with processes, sockets of other processes, or threads, which a virtual clock would run past.
+Such a test waits for events, never for time.
 """
 
 import inspect

@@ -148,8 +148,8 @@ def _deterministic_and_total(subject: _Subject) -> Iterator[Fault]:
             for valuation in _gaps(rows):
                 yield subject.fault(name, "P6", f"{trigger!r} enables no row when {valuation}")
             alive = live(rows)
-            for row in rows:
-                if not any(row is other for other in alive):
+            for index, row in enumerate(rows):
+                if index not in alive:
                     yield subject.fault(name, "P6", f"dead row: no valuation takes {row}")
             if not _can_be_fired(state, trigger):
                 yield subject.fault(name, "P6", f"dead row: nobody fires {trigger!r} in a state that is {state.kind}")

@@ -47,17 +47,17 @@ def taken(rows: Iterable[Row], valuation: Valuation) -> Row | None:
     return next((row for row in rows if row.guard is None or row.guard in valuation.holds), None)
 
 
-def live(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows of one state and trigger that some valuation takes."""
-    seen = {id(taken(rows, valuation)) for valuation in valuations(rows)}
-    return tuple(row for row in rows if id(row) in seen)
+def live(rows: Sequence[Row]) -> frozenset[int]:
+    """Which rows of one state and trigger some valuation takes, as indices; the others are dead."""
+    found = (taken(rows, valuation) for valuation in valuations(rows))
+    return frozenset(next(index for index, row in enumerate(rows) if row is take) for take in found if take is not None)
 
 
 def moves(declaration: Declaration) -> Mapping[str, tuple[Row, ...]]:
     """For each state the rows by which it can really be left: live, not `(same)`, and to a state that exists."""
     found: dict[str, tuple[Row, ...]] = {}
     for name, state in declaration.states.items():
-        rows = (row for listed in by_trigger(state).values() for row in live(listed))
+        rows = (listed[index] for listed in by_trigger(state).values() for index in sorted(live(listed)))
         found[name] = tuple(row for row in rows if not row.same and row.to in declaration.states)
     return found
 

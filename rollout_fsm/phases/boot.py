@@ -3,7 +3,6 @@
 from rollout_fsm.errors import HarnessError, ProviderError, SandboxError
 from rollout_fsm.outcome import Outcome
 from rollout_fsm.runtime import Runtime
-from rollout_fsm.trace import AgentInfo
 from rollout_fsm.world import World
 
 
@@ -27,6 +26,9 @@ async def boot(world: World) -> Outcome:
         await world.proceed()
         world.calling(SandboxError, "preparing the runtime for setup")
         await runtime.prepare_setup()
-    info: AgentInfo = world.trace.agent
-    info.runtime = {"type": type(world.runtime).__name__, "name": world.runtime.name}
+    kind = type(world.runtime).__name__
+    world.trace.agent.runtime = {"type": "subprocess", "id": world.runtime.name, "borrowed": plan.borrowed is not None}
+    harness = world.trace.agent.config.get("harness")
+    if isinstance(harness, dict):
+        harness["runtime"] = kind  # readers of the verifiers schema know no runtimes but their own
     return Outcome(trigger="booted")

@@ -1,16 +1,19 @@
 """The compiled machine: every state, trigger and valuation fired on the real library, with the table as oracle."""
 
+import ast
 import gc
 import logging
 import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import transitions.core
 from attrs import define, evolve
 
+import rollout_fsm.machine
 from rollout_fsm.machine import IllegalTransition, Lifecycle, compile_machine, load_machine
 from rollout_fsm.machine.declaration import Row, declare
 from rollout_fsm.machine.lifecycle import lifecycle
@@ -103,7 +106,7 @@ def test_a_fact_that_is_not_exactly_a_bool_is_a_type_error_and_changes_nothing(
 def test_what_a_fact_raises_comes_out_and_changes_nothing(machine: Lifecycle, error: BaseException) -> None:
     class Broken(Facts):
         @property
-        def model_failed(self) -> bool:  # type: ignore[override]
+        def model_failed(self) -> bool:
             raise error
 
         @model_failed.setter
@@ -120,7 +123,7 @@ def test_a_guard_that_fires_its_own_subject_is_found_out_instead_of_losing_the_i
 
     class Meddling(Facts):
         @property
-        def runtime_lost(self) -> bool:  # type: ignore[override]
+        def runtime_lost(self) -> bool:
             machine.fire(subject, "cancel", Facts())
             return False
 
@@ -140,7 +143,7 @@ def test_facts_of_rows_behind_the_one_that_is_taken_are_not_asked(machine: Lifec
             asked.append(name)
             return name == "model_failed"
 
-    machine.fire(Subject("stepping"), "segment_ended", Noting())  # type: ignore[arg-type]
+    machine.fire(Subject("stepping"), "segment_ended", Noting())
     assert asked == ["agent_survives", "model_failed"]
 
 
@@ -170,6 +173,17 @@ def test_the_library_and_nobody_else_sets_the_state(machine: Lifecycle, monkeypa
     history = [machine.fire(subject, trigger, facts).target for trigger in [*verbs, "close", "cancel"]]
     assert seen == history[:-2]
     assert history[-3:] == ["completed"] * 3
+
+
+def test_nothing_in_the_package_assigns_an_attribute_called_state() -> None:
+    package = Path(rollout_fsm.machine.__file__).parents[1]
+    targets = [
+        f"{path.name}:{node.lineno}"
+        for path in sorted(package.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "state" and isinstance(node.ctx, ast.Store)
+    ]
+    assert targets == []
 
 
 def test_subjects_are_never_registered_and_are_freed_without_the_collector(machine: Lifecycle) -> None:

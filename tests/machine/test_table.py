@@ -50,12 +50,18 @@ def test_errors_are_recorded_exactly_on_the_ways_into_a_failure_and_where_one_is
         for row in shipped.rows
         if row.to in ("failing", "discarding") and row.trigger != "close"
     }
-    assert recorded == into_failure | {("failing", "errored", None)}
+    warned = {
+        ("stopping", "errored", "agent_survives")
+    }  # what a refused harness raises is a warning, whatever survives
+    assert recorded == into_failure - warned | {("failing", "errored", None)}
     assert all(row.sets == "error" for row in shipped.rows if row.error == "record" and not row.same)
 
 
 def test_an_error_is_a_warning_only_when_a_refused_harness_exits_with_one(shipped: Declaration) -> None:
-    assert [str(row) for row in shipped.rows if row.error == "warn"] == ["stopping | errored -> stopped"]
+    assert [str(row) for row in shipped.rows if row.error == "warn"] == [
+        "stopping | errored [agent_survives] -> failing",
+        "stopping | errored -> stopped",
+    ]
 
 
 def test_every_answer_has_a_reason_and_every_meaning_is_one_sentence(shipped: Declaration) -> None:

@@ -1,0 +1,122 @@
+"""The TOML file of a run: read exactly, every fault at once, and written so that reading it back gives the same run."""
+
+import math
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rollout_fsm.cli.faults import UsageError
+from rollout_fsm.cli.settings import ModelSettings, Settings, faults
+from rollout_fsm.exact_json import FormatError, exact_converter, require, structured
+from rollout_fsm.machine.exact import Fault
+
+__all__ = ["read_settings", "settings_to_toml"]
+
+_ALSO = {"timeout": "timeouts", "num_examples": "num_tasks", "rollouts_per_example": "rollouts_per_task"}
+"""Other spellings of keys at the top, as the flags have them too."""
+
+
+def read_settings(path: Path) -> Settings:
+    """The settings of a file. Raises `UsageError` with every fault, each with file and path."""
+    try:
+        data = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is not UTF-8: byte {error.start} is {error.object[error.start]:#04x}") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"{path}: is not TOML: {error}") from None
+    for other, name in _ALSO.items():
+        if other in data and name in data:
+            raise UsageError(f"{path}: {other}: is another word for {name}, which is there too; keep one")
+        if other in data:
+            data[name] = data.pop(other)
+    try:
+        settings = structured(_CONVERTER, data, Settings, str(path))
+    except FormatError as error:
+        raise UsageError(*(f"{path}: {fault}" for fault in error.faults)) from None
+    if wrong := [f"{path}: {where}: {what}" for where, what in faults(settings)]:
+        raise UsageError(*wrong)
+    return settings
+
+
+def settings_to_toml(settings: Settings) -> str:
+    """The settings that were said, as TOML."""
+    said = _tables(settings)
+    return "\n".join(_lines(said)) + "\n"
+
+
+def _tables(record: attrs.AttrsInstance) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    for attribute in attrs.fields(type(record)):
+        value = getattr(record, attribute.name)
+        value = _tables(value) if attrs.has(type(value)) else value
+        if value is not None and value != {}:
+            said[attribute.name] = value
+    return said
+
+
+def _lines(table: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    inner = {name: value for name, value in table.items() if isinstance(value, Mapping)}
+    for name, value in table.items():
+        if name not in inner:
+            yield f"{_key(name)} = {_value(value)}"
+    for name, value in inner.items():
+        where = f"{path}{_key(name)}"
+        yield f"\n[{where}]"
+        yield from _lines(value, f"{where}.")
+
+
+def _key(name: str) -> str:
+    bare = name and all(char.isascii() and (char.isalnum() or char in "-_") for char in name)
+    return name if bare else _string(name)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_key(str(name))} = {_value(item)}' for name, item in value.items())}}}"
+    return repr(value)
+
+
+def _string(text: str) -> str:
+    return f'"{"".join(map(_char, text))}"'
+
+
+def _char(char: str) -> str:
+    if char in '"\\':
+        return f"\\{char}"
+    if "\ud800" <= char <= "\udfff":  # half a character, from a path that is no text: TOML has no word for it
+        return "\ufffd"
+    return f"\\u{ord(char):04x}" if ord(char) < ord(" ") or char == "\x7f" else char
+
+
+def _float(value: object, _: object) -> float:
+    """A number, an infinite one too: the agent's budget may have no bound."""
+    return value if type(value) is int else float(require(value, float))
+
+
+def _model(value: object, _: object) -> ModelSettings:
+    """A model: a table, or its name alone."""
+    if isinstance(value, str):
+        return ModelSettings(name=value)
+    if not isinstance(value, dict):
+        raise Fault(f"expected a model's name or a table, not {value!r}")
+    model: ModelSettings = _MODEL(value, ModelSettings)
+    return model
+
+
+_CONVERTER = exact_converter(forbid_extra_keys=True)
+_CONVERTER.register_structure_hook(float, _float)
+_MODEL = _CONVERTER.get_structure_hook(ModelSettings)
+_CONVERTER.register_structure_hook(ModelSettings, _model)

@@ -1,0 +1,122 @@
+"""Harness, runtime and model of a run, from what the settings call them. Nothing is started here."""
+
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from rollout_fsm.cli.faults import UsageError
+from rollout_fsm.cli.loading import is_reference, load
+from rollout_fsm.cli.settings import ModelSettings
+from rollout_fsm.example import example_harness, example_model
+from rollout_fsm.harness import Harness
+from rollout_fsm.harnesses import ChatHarness, ProgramHarness
+from rollout_fsm.machine.exact import suggestion
+from rollout_fsm.model import Model
+from rollout_fsm.models import LocalModel, OpenAIModel
+from rollout_fsm.runtime import Runtime, RuntimeFactory
+from rollout_fsm.runtimes import LocalRuntime
+
+__all__ = ["HARNESSES", "MODELS", "RUNTIMES", "make_harness", "make_model", "make_runtime"]
+
+HARNESSES: Mapping[str, Callable[[], Harness]] = {"chat": ChatHarness, "example": example_harness}
+RUNTIMES: Mapping[str, RuntimeFactory] = {"local": LocalRuntime}
+MODELS: Mapping[str, Callable[[], Model]] = {"local": LocalModel, "scripted": example_model}
+"""Models that need no endpoint."""
+
+
+def make_harness(named: str) -> Harness:
+    """A harness by name, by `module:Class`, or as the command line of a program."""
+    if named in HARNESSES:
+        return HARNESSES[named]()
+    if is_reference(named):
+        found = load(named, "--harness")
+        made = found if isinstance(found, Harness) else _called(found, named, "--harness")
+        if not isinstance(made, Harness):
+            raise UsageError(f"--harness: {named} makes {_kind(made)}, not a harness; derive it from rollout_fsm.Harness")
+        return made
+    return _program(named)
+
+
+def make_runtime(named: str) -> RuntimeFactory | Runtime:
+    """A factory of runtimes by name or by `module:Class`. A running instance is borrowed by every rollout."""
+    if named in RUNTIMES:
+        return RUNTIMES[named]
+    if not is_reference(named):
+        raise UsageError(f"--runtime: there is no runtime {named!r}{_near(named, RUNTIMES)}, or write module:Class")
+    found = load(named, "--runtime")
+    if isinstance(found, Runtime):
+        return found
+    if not callable(found) or (isinstance(found, type) and not issubclass(found, Runtime)):
+        raise UsageError(f"--runtime: {named} is {_kind(found)}, not a runtime; derive it from rollout_fsm.Runtime")
+    return cast("RuntimeFactory", found)
+
+
+def make_model(settings: ModelSettings | None) -> Model:
+    """The model, checked as far as it can be without asking it: its key is there, its packages are installed."""
+    settings = settings or ModelSettings()
+    name = settings.name
+    if name is None:
+        raise UsageError("which model? name one with --model: one of the endpoint's, or local, or scripted")
+    if name in MODELS:
+        for flag, value in (("--base-url", settings.base_url), ("--api-key-var", settings.api_key_var)):
+            if value is not None:
+                raise UsageError(f"--model {name} runs in this process and takes no {flag}; leave one of them out")
+        return _checked(MODELS[name](), name)
+    key = settings.api_key_var
+    if key is not None and not os.environ.get(key, "").strip():
+        raise UsageError(f"--api-key-var: the environment variable {key} is not set; it is to hold the endpoint's key")
+    variable = "OPENAI_API_KEY" if key is None else key
+    model = OpenAIModel(name, base_url=settings.base_url, api_key_var=variable, stream=bool(settings.stream))
+    return _checked(model, name)
+
+
+def _checked(model: Model, name: str) -> Model:
+    check = getattr(model, "check", None)
+    if check is None:
+        return model
+    try:
+        check()
+    except (ValueError, ImportError, OSError) as error:
+        near = suggestion(name, MODELS) if name not in MODELS else ""
+        offline = f" (offline there are the models {', '.join(MODELS)}{near if 'did you mean' in near else ''})"
+        raise UsageError(f"--model {name}: {error}{offline if name not in MODELS else ''}") from None
+    return model
+
+
+def _program(line: str) -> Harness:
+    """The harness of a command line. A single word has to be a program, so that a misspelt name is not taken for one."""
+    try:
+        argv = shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"--harness: {line!r} is no command line: {error}") from None
+    if len(argv) == 1 and os.sep not in argv[0] and shutil.which(argv[0]) is None:
+        known = ", ".join(HARNESSES)
+        near = suggestion(argv[0], HARNESSES)
+        hint = near if "did you mean" in near else f"; there are {known}, or write module:Class or a quoted command line"
+        raise UsageError(f"--harness: there is no harness and no program {argv[0]!r}{hint}")
+    try:
+        return ProgramHarness(argv)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"--harness: {error}") from None
+
+
+def _called(found: object, named: str, flag: str) -> object:
+    if not callable(found):
+        raise UsageError(f"{flag}: {named} is {_kind(found)}; name a class, or a function that makes one")
+    if isinstance(found, type) and not issubclass(found, Harness):
+        raise UsageError(f"{flag}: {named} is a class, but no harness; derive it from rollout_fsm.Harness")
+    try:
+        return found()
+    except Exception as error:
+        raise UsageError(f"{flag}: {named}() failed: {type(error).__name__}: {error}") from error
+
+
+def _near(named: str, known: Mapping[str, object]) -> str:
+    return suggestion(named, known)
+
+
+def _kind(found: object) -> str:
+    kind = type(found).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"

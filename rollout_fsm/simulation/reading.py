@@ -1,0 +1,258 @@
+"""A scenario from plain data: exact types, no unknown fields, and every fault at once with its path.
+
+What a file says must be what is played. So nothing is coerced, and what could never happen (two hooks of one name, a
+phase of a tool server that there is not) is a fault too.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, frozen
+from cattrs import Converter
+
+from rollout_fsm.exact_json import FormatError, exact_converter, require, shown, structured
+from rollout_fsm.harness import Harness
+from rollout_fsm.machine.exact import Fault
+from rollout_fsm.messages import JSON
+from rollout_fsm.simulation.faults import ModelError, ScriptedError
+from rollout_fsm.simulation.scenario import (
+    FOREVER,
+    Count,
+    Delay,
+    EarlyTrigger,
+    Hook,
+    Name,
+    Scenario,
+    Triggers,
+    Value,
+)
+from rollout_fsm.simulation.trigger import Phase, Seconds, Trigger, check, named, read_phase
+from rollout_fsm.task import Task
+
+READING = "the scenario cannot be read"
+_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+@frozen(kw_only=True)
+class Case:
+    """A file that says what must come of its scenario; the comparison is somebody else's business."""
+
+    about: str = ""
+    rules: tuple[str, ...] = ()
+    scenario: Scenario
+    expect: Mapping[str, JSON] = {}
+    expect_order: tuple[str, ...] = ()
+    expect_absent: tuple[str, ...] = ()
+    expect_count: Mapping[str, int] = {}
+
+
+def load_scenario(source: "Mapping[str, Any] | str | Path") -> Scenario:
+    """A scenario from plain data or from a JSON file: bare, or as the `scenario` of a case.
+
+    Raises `FormatError` with every fault and its path, `OSError` for a file that cannot be read.
+    """
+    data = parse(Path(source).read_bytes()) if isinstance(source, str | Path) else source
+    if isinstance(data, Mapping) and "scenario" in data:
+        scenario, path = structured(_CONVERTER, dict(data), Case, READING).scenario, "scenario."
+    else:
+        plain = dict(data) if isinstance(data, Mapping) else data
+        scenario, path = structured(_CONVERTER, plain, Scenario, READING), ""
+    if faults := list(_contradictions(scenario)):
+        raise FormatError(READING, [f"{path}{fault}" for fault in faults])
+    return _without_shorthands(scenario)
+
+
+def parse(text: bytes | str) -> Any:
+    """The JSON in a file. Raises `FormatError`; a key that is given twice is a fault."""
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except Fault as fault:
+        raise FormatError(READING, [str(fault)]) from None
+    except RecursionError:
+        raise FormatError(READING, ["it is nested too deeply"]) from None
+    except ValueError as error:
+        raise FormatError(READING, [f"it is not JSON: {error}"]) from None
+
+
+def _once(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise Fault(f"{', '.join(map(repr, twice))} given twice in one object")
+    return made
+
+
+def _no_constant(word: str) -> JSON:
+    raise Fault(f'{word} is no number of JSON; a signal that returns it is written with "{word.lower()}"')
+
+
+# ---- what a file may not say
+
+
+def _contradictions(scenario: Scenario) -> Iterator[str]:
+    yield from _taken_names(scenario)
+    for short, hook, path in _SHORTHANDS:
+        if getattr(scenario, short) is not None and hook(scenario).error is not None:
+            yield f"{short}: {path}.error is given too, and both mean the same"
+    for place, intercept in enumerate(scenario.intercepts):
+        if intercept.boundary == "response" and intercept.action in ("add_message", "rewrite_history"):
+            yield f"intercepts[{place}].action: {intercept.action!r} is for requests; a response has one message"
+    for place, segment in enumerate(scenario.segments):
+        for field, given in (("exit_after", segment.exit_after is not None), ("stagger", segment.stagger > 0)):
+            if given and not segment.parallel:
+                yield f"segments[{place}].{field}: only the calls of a parallel segment have it"
+    for path, trigger in _triggers(scenario):
+        yield from (f"{path}: {fault}" for fault in _unknown_name(scenario, trigger))
+
+
+def _taken_names(scenario: Scenario) -> Iterator[str]:
+    """A hook is a method: it needs a name that no other has, and that means nothing to the class."""
+    taken: dict[str, str] = {}
+    for field in ("stops", "intercepts", "rewards", "metrics"):
+        for place, hook in enumerate(getattr(scenario, field)):
+            path = f"{field}[{place}].name"
+            if hasattr(Task, hook.name):
+                yield f"{path}: {hook.name!r} means something else to a task; choose another name"
+            elif hook.name in taken:
+                yield f"{path}: {hook.name!r} is the name of {taken[hook.name]} too; a task has one hook of a name"
+            taken.setdefault(hook.name, f"{field}[{place}]")
+    for place, metric in enumerate(scenario.harness_metrics):
+        path, before = f"harness_metrics[{place}].name", scenario.harness_metrics[:place]
+        if hasattr(Harness, metric.name):
+            yield f"{path}: {metric.name!r} means something else to a harness; choose another name"
+        elif any(metric.name == other.name for other in before):
+            yield f"{path}: {metric.name!r} is there twice; a harness has one metric of a name"
+
+
+def _triggers(scenario: Scenario) -> Iterator[tuple[str, Trigger]]:
+    if scenario.owner_stops_runtime_at is not None:
+        yield "owner_stops_runtime_at", scenario.owner_stops_runtime_at
+    if scenario.caller_stop is not None:
+        yield "caller_stop.at", scenario.caller_stop.at
+    for place, trigger in enumerate(scenario.cancel_at):
+        yield f"cancel_at[{place}]", trigger
+    for place, call in enumerate(scenario.other_calls):
+        yield f"other_calls[{place}].at", call.at
+
+
+def _unknown_name(scenario: Scenario, trigger: Trigger) -> Iterator[str]:
+    if (meant := named(trigger)) is None:
+        return
+    kind, name = meant
+    tools = {tool.name for tool in scenario.tools}
+    signals = {signal.name for signal in (*scenario.rewards, *scenario.metrics, *scenario.harness_metrics)}
+    known = signals if kind == "score" else tools
+    if name not in known:
+        noun = "signal" if kind == "score" else "tool server"
+        yield f"the phase {trigger.phase!r} means a {noun} {name!r} that the scenario does not have"
+
+
+_SHORTHANDS: tuple[tuple[str, Callable[[Scenario], Hook], str], ...] = (
+    ("close_error", lambda scenario: scenario.session_close, "session_close"),
+    ("cleanup_error", lambda scenario: scenario.cleanup, "cleanup"),
+    ("runtime_stop_error", lambda scenario: scenario.runtime.stop, "runtime.stop"),
+)
+
+
+def _without_shorthands(scenario: Scenario) -> Scenario:
+    if scenario.close_error is not None:
+        hook = evolve(scenario.session_close, error=scenario.close_error)
+        scenario = evolve(scenario, session_close=hook, close_error=None)
+    if scenario.cleanup_error is not None:
+        hook = evolve(scenario.cleanup, error=scenario.cleanup_error)
+        scenario = evolve(scenario, cleanup=hook, cleanup_error=None)
+    if scenario.runtime_stop_error is not None:
+        hook = evolve(scenario.runtime.stop, error=scenario.runtime_stop_error)
+        runtime = evolve(scenario.runtime, stop=hook)
+        scenario = evolve(scenario, runtime=runtime, runtime_stop_error=None)
+    return scenario
+
+
+# ---- single values
+
+
+def _seconds(value: object, _: object = None) -> float:
+    if type(value) not in (int, float):
+        raise Fault(f"expected a number of seconds, not {shown(value)}")
+    number = float(value)  # type: ignore[arg-type]
+    if not 0 <= number < math.inf:
+        raise Fault(f"expected a number of seconds of at least 0, not {shown(value)}")
+    return number
+
+
+def _delay(value: object, _: object) -> float:
+    if value == "forever":
+        return FOREVER
+    if isinstance(value, str):
+        raise Fault(f"expected a number of seconds or 'forever', not {shown(value)}")
+    return _seconds(value)
+
+
+def _count(value: object, _: object) -> int:
+    number: int = require(value, int)
+    if number < 0:
+        raise Fault(f"expected a whole number of at least 0, not {number}")
+    return number
+
+
+def _name(value: object, _: object) -> str:
+    name: str = require(value, str)
+    if not name:
+        raise Fault("expected a name, not an empty string")
+    return name
+
+
+def _value(value: object, _: object) -> Value:
+    if isinstance(value, str):
+        return Value(_NUMBERS.get(value, value))
+    if type(value) is dict:
+        return Value({name: _number(number, f"{name!r}: ") for name, number in value.items()})
+    return Value(_number(value, ""))
+
+
+def _number(value: object, where: str) -> float:
+    if type(value) not in (int, float):
+        raise Fault(f"{where}expected a number, an object of numbers or a string, not {shown(value)}")
+    return value  # type: ignore[return-value]
+
+
+def _converter() -> Converter:
+    converter = exact_converter(forbid_extra_keys=True)
+    read_trigger = converter.get_structure_hook(Trigger)
+
+    def trigger(value: object, _: object) -> Trigger:
+        return check(read_trigger(value, Trigger), early=False)
+
+    def early_trigger(value: object, _: object) -> Trigger:
+        return check(read_trigger(value, Trigger), early=True)
+
+    def triggers(value: object, _: object) -> tuple[Trigger, ...]:
+        given: tuple[Trigger, ...] = converter.structure(value if isinstance(value, list) else [value], tuple[Trigger, ...])
+        return given
+
+    def phase(value: object, _: object) -> Phase:
+        return read_phase(require(value, str))
+
+    hooks: Mapping[object, Callable[[Any, Any], object]] = {
+        Seconds: _seconds,
+        Delay: _delay,
+        Count: _count,
+        Name: _name,
+        Phase: phase,
+        Value: _value,
+        ScriptedError: lambda value, _: ScriptedError.read(require(value, str)),
+        ModelError: lambda value, _: ModelError.read(require(value, str)),
+        Trigger: trigger,
+        EarlyTrigger: early_trigger,
+        Triggers: triggers,
+    }
+    for type_, hook in hooks.items():
+        converter.register_structure_hook_func(lambda candidate, type_=type_: candidate is type_, hook)
+    return converter
+
+
+_CONVERTER = _converter()

@@ -1,0 +1,250 @@
+"""What a scenario says: one rollout, and everything that the outside world does in it. Records only, nothing runs here.
+
+All times are seconds of the virtual clock. The defaults are those of a world in which nothing takes time and nothing
+fails. How a file becomes these records is in `reading`.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Literal, NewType
+
+from attrs import field, frozen
+
+from rollout_fsm.limits import RolloutLimits, RolloutPolicy, RolloutTimeouts
+from rollout_fsm.messages import JSON, FinishReason
+from rollout_fsm.simulation.faults import ModelError, ScriptedError
+from rollout_fsm.simulation.trigger import Phase, Seconds, Trigger
+
+__all__ = ["Phase", "Scenario", "Seconds", "Trigger"]
+
+Delay = NewType("Delay", float)
+"""Seconds, or `"forever"`: infinite."""
+Count = NewType("Count", int)
+"""A whole number of at least 0."""
+Name = NewType("Name", str)
+"""Text that is not empty."""
+EarlyTrigger = NewType("EarlyTrigger", Trigger)
+"""A trigger that may be before the rollout."""
+Triggers = NewType("Triggers", tuple[Trigger, ...])
+"""One trigger or a list of them."""
+
+NOW = Delay(0.0)
+FOREVER = Delay(math.inf)
+
+Mode = Literal["run", "interaction", "manual"]
+Side = Literal["request", "response"]
+Verb = Literal["open", "step", "close", "cancel", "fail"]
+
+
+@frozen(kw_only=True)
+class Hook:
+    """Something that is called once: it takes its time, then it fails if it is to."""
+
+    delay: Delay = NOW
+    error: ScriptedError | None = None
+    ignore_cancel: bool = False
+    """Whether it swallows an interruption, and goes on to its end at once."""
+
+
+@frozen(kw_only=True)
+class TaskScript:
+    """The task's row, and whether somebody else opens the conversation (for mode `manual`)."""
+
+    prompt: str | None = "hello"
+    system_prompt: str | None = None
+    has_user: bool = False
+
+
+@frozen(kw_only=True)
+class RuntimeScript:
+    """The box."""
+
+    start: Hook = Hook()
+    stop: Hook = Hook()
+    alive: bool = True
+    """Whether it answers when it is probed after a non-zero exit."""
+
+
+@frozen(kw_only=True)
+class ToolScript:
+    """A tool server."""
+
+    name: Name
+    start: Hook = Hook()
+    stop: Hook = Hook()
+
+
+@frozen(kw_only=True)
+class Turn:
+    """A model call: what the model answers, and what the harness does about it."""
+
+    input_tokens: Count = Count(10)
+    output_tokens: Count = Count(5)
+    usage: bool = True
+    delay: Seconds = Seconds(0.0)
+    error: ModelError | None = None
+    error_times: Count | None = None
+    """How many calls fail before one succeeds; None: all."""
+    retries: Count = Count(0)
+    """How often the harness repeats a call that was answered with 429 or 5xx."""
+    text: str | None = None
+    finish_reason: FinishReason | None = None
+    tool_call: bool = False
+    rewind_to: Count | None = None
+    """The call sends only so many messages of the conversation, which goes on from there."""
+    hang_up: Seconds | None = None
+    """The harness gives the call up so long after it made it."""
+
+
+OnError = Literal["exit", "swallow", "continue"]
+
+
+@frozen(kw_only=True)
+class Segment:
+    """One run of the harness program."""
+
+    turns: tuple[Turn, ...] = ()
+    delay: Seconds = Seconds(0.0)
+    tail_delay: Seconds = Seconds(0.0)
+    exit_code: int = 0
+    on_error: OnError | None = None
+    exit_error: ScriptedError | None = None
+    raw_exit_error: ScriptedError | None = None
+    ignore_cancel: bool = False
+    unkillable: bool = False
+    ignore_refusal: bool = False
+    parallel: bool = False
+    exit_after: Seconds | None = None
+    stagger: Seconds = Seconds(0.0)
+    late_call_after: Seconds | None = None
+    user_message: str | None = None
+
+
+@frozen(kw_only=True)
+class Stop:
+    """A `@stop` of the task."""
+
+    boundary: Literal["trace", "request", "response"]
+    name: Name
+    fire_at_turn: int = 1
+    priority: int = 0
+    raises: ScriptedError | None = None
+    returns: JSON = True
+    delay: Delay = NOW
+
+
+Action = Literal["rewrite", "observe", "raise", "add_message", "rewrite_history"]
+
+
+@frozen(kw_only=True)
+class Intercept:
+    """An `@intercept` of the task."""
+
+    boundary: Side
+    name: Name
+    at_turn: int = 1
+    priority: int = 0
+    action: Action = "rewrite"
+    text: str = "[rewritten]"
+    raises: ScriptedError = field(factory=lambda: ScriptedError.read("ValueError"))
+    delay: Delay = NOW
+
+
+@frozen
+class Value:
+    """What a signal returns: a number, a mapping of names to numbers, or something that is neither."""
+
+    returned: float | str | Mapping[str, float] = 1.0
+
+
+@frozen(kw_only=True)
+class Signal:
+    """A reward or a metric."""
+
+    name: Name
+    value: Value = Value()
+    weight: float = 1.0
+    delay: Delay = NOW
+    error: ScriptedError | None = None
+    ignore_cancel: bool = False
+
+
+@frozen(kw_only=True)
+class CallerStop:
+    """Another task calls `rollout.stop(condition)`."""
+
+    at: EarlyTrigger
+    condition: Name
+
+
+@frozen(kw_only=True)
+class OtherCall:
+    """Another task calls a verb of the same rollout."""
+
+    at: Trigger
+    verb: Verb
+
+
+@frozen(kw_only=True)
+class UserFailure:
+    """The user fails after a segment."""
+
+    after: Count
+    error: ScriptedError
+
+
+@frozen(kw_only=True)
+class Manual:
+    """What the driver does in mode `manual` beside the usual."""
+
+    keep_stepping: bool = False
+    step_before_open: bool = False
+    bare_step: bool = False
+    step_after_close: bool = False
+    close_twice: bool = False
+    close_without_open: bool = False
+    abort_instead_of_close: bool = False
+    stamp_completed: bool = True
+
+
+@frozen(kw_only=True)
+class Scenario:
+    """One rollout under scripted conditions."""
+
+    name: str | None = None
+    about: str | None = None
+    mode: Mode = "run"
+    task: TaskScript = TaskScript()
+    runtime: RuntimeScript = RuntimeScript()
+    setup: Hook = Hook()
+    harness_setup: Hook = Hook()
+    tools: tuple[ToolScript, ...] = ()
+    session_open: Hook = Hook()
+    timeouts: RolloutTimeouts = RolloutTimeouts()
+    policy: RolloutPolicy = RolloutPolicy()
+    limits: RolloutLimits = RolloutLimits()
+    segments: tuple[Segment, ...] = ()
+    stops: tuple[Stop, ...] = ()
+    intercepts: tuple[Intercept, ...] = ()
+    rewards: tuple[Signal, ...] = ()
+    metrics: tuple[Signal, ...] = ()
+    harness_metrics: tuple[Signal, ...] = ()
+    finalize: Hook = Hook()
+    session_close: Hook = Hook()
+    close_error: ScriptedError | None = None
+    """Short for `session_close.error`; None once the scenario is read. So are the next two."""
+    cleanup: Hook = Hook()
+    cleanup_error: ScriptedError | None = None
+    runtime_stop_error: ScriptedError | None = None
+    borrowed_runtime: bool = False
+    owner_stops_runtime_at: EarlyTrigger | None = None
+    cancel_at: Triggers = Triggers(())
+    caller_stop: CallerStop | None = None
+    other_calls: tuple[OtherCall, ...] = ()
+    fail_between_segments: UserFailure | None = None
+    between_segments: Seconds = Seconds(0.0)
+    manual: Manual = Manual()
+
+    def segment(self, number: int) -> Segment:
+        """The script of a segment; past the end an empty one."""
+        return self.segments[number] if number < len(self.segments) else Segment()
