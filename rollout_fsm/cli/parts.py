@@ -97,9 +97,15 @@ def _program(line: str) -> Harness:
         hint = near if "did you mean" in near else f"; there are {known}, or write module:Class or a quoted command line"
         raise UsageError(f"--harness: there is no harness and no program {argv[0]!r}{hint}")
     try:
-        return ProgramHarness(argv)
+        return ProgramHarness([_found_here(item) for item in argv])
     except (ValueError, TypeError) as error:
         raise UsageError(f"--harness: {error}") from None
+
+
+def _found_here(item: str) -> str:
+    """A file of the current folder by its full path: the program runs in a workspace of its own."""
+    looks_like_a_file = os.sep in item or "." in item.strip(".")
+    return os.path.abspath(item) if looks_like_a_file and os.path.isfile(item) else item
 
 
 def _called(found: object, named: str, flag: str) -> object:

@@ -102,8 +102,6 @@ class Timeline:
         if delay is None:
             yield
             return
-        with trio.CancelScope() as scope:
-            pass
         scope = trio.CancelScope()
         self.nursery.start_soon(self._ring, scope, delay, act)
         try:
@@ -115,7 +113,8 @@ class Timeline:
         with scope:
             await trio.sleep(delay)
             await self.settle()
-            act()
+            if not scope.cancel_called:
+                act()
 
     async def _begin(self, work: Callable[[], Awaitable[None]]) -> None:
         self._starting -= 1

@@ -127,6 +127,7 @@ async def _run(drive: Drive, options: dict[str, object], played: Played, means: 
                         raise
                 finally:
                     at.armed = False
+                    at.points.clear()
                     played.state = rollout.state
                     played.leftover_tasks = trio.lowlevel.current_statistics().tasks_living - tasks
 

@@ -1,7 +1,7 @@
-"""What the tests of harnesses share: one rollout, whole, and what its trace tells in a form that a test can write down."""
+"""What the tests of harnesses share: one rollout, whole, and what its trace tells, as a test can write it down."""
 
 from collections.abc import Callable, Sequence
-from typing import Unpack
+from typing import TypeAlias, TypedDict, Unpack
 
 from rollout_fsm import (
     AssistantMessage,
@@ -9,29 +9,36 @@ from rollout_fsm import (
     Model,
     Request,
     Response,
+    RolloutLimits,
+    RolloutPolicy,
+    RolloutTimeouts,
     ScriptedModel,
     Task,
     ToolCall,
+    Toolset,
     Trace,
     check_trace,
     open_engine,
 )
-from rollout_fsm.engine import OneRollout
 from rollout_fsm.messages import Message
 
 
-async def run(harness: Harness, model: Model, task: Task, *, gateway: bool = True, **settings: Unpack[OneRollout]) -> Trace:
-    """One rollout, with an engine of its own."""
-    settings["harness"], settings["model"] = harness, model
+class Chosen(TypedDict, total=False):
+    """What a test may choose of a rollout beside its agent."""
+
+    id: str
+    limits: RolloutLimits
+    timeouts: RolloutTimeouts
+    policy: RolloutPolicy
+    tools: Sequence[Callable[[], Toolset]]
+
+
+async def run(harness: Harness, model: Model, task: Task, *, gateway: bool = True, **settings: Unpack[Chosen]) -> Trace:
+    """One rollout, with an engine of its own; its trace is one that the declared machine can have lived."""
     async with open_engine(gateway=gateway) as engine:
-        trace = await engine.run(task, **settings)
-    assert_legal(trace)
+        trace = await engine.run(task, harness=harness, model=model, **settings)
+    assert check_trace(trace) == []
     return trace
-
-
-def assert_legal(trace: Trace) -> None:
-    """The trace's transitions are a path of the declared machine."""
-    check_trace(trace)
 
 
 def said(trace: Trace) -> list[tuple[str, str]]:
@@ -44,7 +51,10 @@ def spoken(message: Message) -> tuple[str, str]:
     return message.role, message.text
 
 
-def ending(trace: Trace) -> tuple[bool, str | None, list[str], list[str]]:
+Ending: TypeAlias = tuple[bool, str | None, list[str], list[str]]
+
+
+def ending(trace: Trace) -> Ending:
     """How the rollout ended: whether well, its stop condition, its errors' types, its warnings' kinds."""
     return (
         trace.ok,

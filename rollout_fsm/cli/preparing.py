@@ -1,0 +1,110 @@
+"""A run as it was asked for, made ready: settings settled, tasks read, parts made, folder chosen. Nothing is started or written."""
+
+import re
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from attrs import asdict, evolve, frozen
+
+from rollout_fsm.cli.faults import UsageError
+from rollout_fsm.cli.parts import make_harness, make_model, make_runtime
+from rollout_fsm.cli.settings import LimitSettings, ModelSettings, Settings, over, settle
+from rollout_fsm.cli.task_rows import read_tasks, selected, task_class
+from rollout_fsm.engine import AgentSettings
+from rollout_fsm.example import EXAMPLE_LIMITS, example_tasks
+from rollout_fsm.output import TRACES
+from rollout_fsm.task import Task
+
+__all__ = ["CONFIG", "LOG", "Prepared", "prepare"]
+
+OUTPUTS = "outputs"
+CONFIG = "config.toml"
+LOG = "logs/run.log"
+
+
+@frozen(kw_only=True, eq=False)
+class Prepared:
+    """Everything that a run needs."""
+
+    settings: Settings
+    """Settled: defaults are in, but for those that would hide what a task says."""
+    tasks: Sequence[Task]
+    agent: AgentSettings
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """What the run is called."""
+        return self.settings.name or ""
+
+    @property
+    def rollouts_per_task(self) -> int:
+        """Rollouts of each task."""
+        return self.settings.rollouts_per_task or 1
+
+    @property
+    def total(self) -> int:
+        """Rollouts in all."""
+        return len(self.tasks) * self.rollouts_per_task
+
+
+def prepare(said: Settings) -> Prepared:
+    """Settle what was said. Raises `UsageError` for whatever cannot be."""
+    settings = _with_defaults(said)
+    folder = _folder(settings)
+    if settings.tasks is None:
+        if settings.task is not None:
+            raise UsageError(f"--task {settings.task} needs a file of tasks: rollout-fsm run TASKS.jsonl --task …")
+        tasks: Sequence[Task] = example_tasks()
+    else:
+        tasks = read_tasks(Path(settings.tasks), task_class(settings.task))
+    tasks = selected(
+        tasks, num_tasks=settings.num_tasks, shuffle=bool(settings.shuffle), seed=settings.shuffle_seed or 0
+    )
+    settled = settle(settings)
+    agent = AgentSettings(
+        harness=make_harness(settings.harness or ""),
+        model=make_model(settings.model),
+        runtime=make_runtime(settings.runtime or ""),
+        limits=settled.limits,
+        timeouts=settled.timeouts,
+        policy=settled.policy,
+        sampling=settled.sampling,
+    )
+    return Prepared(settings=settings, tasks=tasks, agent=agent, folder=folder)
+
+
+def _with_defaults(said: Settings) -> Settings:
+    if said.tasks is None:
+        limits = LimitSettings(**asdict(EXAMPLE_LIMITS))
+        example = Settings(name="example", harness="example", model=ModelSettings(name="scripted"), limits=limits)
+        if said.model is not None and said.model.name is None:
+            example = evolve(example, model=None)  # an endpoint was said: it is to be asked which model
+        said = over(said, example) or said
+    name = Path(said.tasks).stem if said.tasks is not None else None
+    general = Settings(
+        name=name,
+        harness="chat",
+        runtime="local",
+        rollouts_per_task=1,
+        max_concurrent=32,
+        host="127.0.0.1",
+        port=0,
+    )
+    return over(said, general) or said
+
+
+def _folder(settings: Settings) -> Path:
+    if settings.output_dir is None:
+        called = re.sub(r"[^\w.-]+", "-", settings.name or "").strip(".-") or "run"
+        run = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        return Path(OUTPUTS) / called / run
+    folder = Path(settings.output_dir)
+    for taken in (TRACES, CONFIG):
+        if (folder / taken).exists():
+            raise UsageError(f"--output-dir: {folder} already holds a run ({taken}); name another folder")
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--output-dir: {folder} is a file; name a folder for the run")
+    return folder
