@@ -28,7 +28,7 @@ from rollout_fsm.errors import (
 )
 from rollout_fsm.hooks import BoundHook
 from rollout_fsm.messages import AssistantMessage, Message, Request, Response, SystemMessage, ToolMessage, UserMessage
-from rollout_fsm.outcome import lost, pass_on, plain
+from rollout_fsm.outcome import pass_on, plain
 from rollout_fsm.plan import Plan
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.trace import ModelCall, Rewrite, Span, Trace, TraceWarning
@@ -221,6 +221,7 @@ class Session:
     async def _turn(self, call: Call, request: Request) -> None:
         """The life of a call, in a task of the segment's nursery."""
         segment = call.segment
+        hook_failure: ErrorRecord | None = None
         try:
             with call.scope:
                 call.response = await self._answer(call, request)
@@ -228,10 +229,12 @@ class Session:
             call.fail(told)
         except _HookFailed as failed:
             call.fail(failed.error)
-            self._hook_failed(segment, failed.error)
+            hook_failure = record(failed.error)
         finally:
             segment.leave(call)
             call.done.set()
+        if hook_failure is not None:  # after the answer, in the same step: who waits for it is told before it is struck
+            self._hook_failed(segment, hook_failure)
 
     async def _answer(self, call: Call, request: Request) -> Response:
         segment, hooks = call.segment, self.plan.hooks
@@ -448,14 +451,14 @@ class Session:
         finally:
             error = None
 
-    def _hook_failed(self, segment: Segment, error: RolloutError) -> None:
+    def _hook_failed(self, segment: Segment, failure: ErrorRecord) -> None:
         """A failing hook interrupts the segment and fails the rollout; while it is being stopped it is a warning
         (L35)."""
         if segment.owner.asks_stops:
-            segment.hook_failure = segment.hook_failure or record(error)
+            segment.hook_failure = segment.hook_failure or failure
             segment.interrupt.cancel()
         else:
-            self.trace.warnings += [TraceWarning(kind="after_stop", message=text) for text in lost([error])]
+            self.trace.warnings.append(TraceWarning(kind="after_stop", message=f"{failure.type}: {failure.message}"))
 
     def _shown(self) -> tuple[Message, ...]:
         """The conversation that an opening message joins: shown to interceptors, not theirs to change (L6)."""

@@ -1,7 +1,8 @@
-"""Ctrl-C and its relatives during a run: the first one ends it, with everything released; none after it cuts that short."""
+"""Ctrl-C and its relatives during a run: the first one ends it, with everything released; none after it cuts that
+short."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 import trio
@@ -32,9 +33,15 @@ class Interruption:
         return EXIT_INTERRUPTED + self.by
 
     @contextmanager
-    def receiving(self) -> Iterator["Callable[[], object]"]:
+    def receiving(self) -> Iterator[Callable[[], Awaitable[None]]]:
         """Within the block signals are received; what it yields is to be run as a task, shielded from the run's end."""
-        with trio.open_signal_receiver(*SIGNALS) as signals:
+        heard = [
+            which for which in SIGNALS if signal.getsignal(which) is not signal.SIG_IGN
+        ]  # nohup, and `&` in scripts
+        if not heard:
+            yield trio.sleep_forever
+            return
+        with trio.open_signal_receiver(*heard) as signals:
 
             async def watch() -> None:
                 async for number in signals:

@@ -1,7 +1,7 @@
 """Objects by name: `module:Class`, as flags and configuration files name them.
 
-The current folder is searched too, as `python -m` does. Whatever is wrong with the name, the module or what is in it, is a
-`UsageError` of one line that says where.
+The current folder is searched too, as `python -m` does. Whatever is wrong with the name, the module or what is in it,
+is a `UsageError` of one line that says where.
 """
 
 import sys

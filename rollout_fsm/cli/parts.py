@@ -34,7 +34,9 @@ def make_harness(named: str) -> Harness:
         found = load(named, "--harness")
         made = found if isinstance(found, Harness) else _called(found, named, "--harness")
         if not isinstance(made, Harness):
-            raise UsageError(f"--harness: {named} makes {_kind(made)}, not a harness; derive it from rollout_fsm.Harness")
+            raise UsageError(
+                f"--harness: {named} makes {_kind(made)}, not a harness; derive it from rollout_fsm.Harness"
+            )
         return made
     return _program(named)
 
@@ -86,7 +88,8 @@ def _checked(model: Model, name: str) -> Model:
 
 
 def _program(line: str) -> Harness:
-    """The harness of a command line. A single word has to be a program, so that a misspelt name is not taken for one."""
+    """The harness of a command line. A single word has to be a program, so that a misspelt name is not taken for
+    one."""
     try:
         argv = shlex.split(line)
     except ValueError as error:
@@ -94,7 +97,9 @@ def _program(line: str) -> Harness:
     if len(argv) == 1 and os.sep not in argv[0] and shutil.which(argv[0]) is None:
         known = ", ".join(HARNESSES)
         near = suggestion(argv[0], HARNESSES)
-        hint = near if "did you mean" in near else f"; there are {known}, or write module:Class or a quoted command line"
+        hint = (
+            near if "did you mean" in near else f"; there are {known}, or write module:Class or a quoted command line"
+        )
         raise UsageError(f"--harness: there is no harness and no program {argv[0]!r}{hint}")
     try:
         return ProgramHarness([_found_here(item) for item in argv])

@@ -1,4 +1,5 @@
-"""A run as it was asked for, made ready: settings settled, tasks read, parts made, folder chosen. Nothing is started or written."""
+"""A run as it was asked for, made ready: settings settled, tasks read, parts made, folder chosen. Nothing is started
+or written."""
 
 import re
 import secrets

@@ -1,7 +1,8 @@
-"""How a run is going: counted by an observer, shown as something calm that stays in place, or as plain lines when piped.
+"""How a run is going: counted by an observer, shown as something calm that stays in place, or as plain lines when
+piped.
 
-The picture has every state of the lifecycle in a place of its own, always the same one; only numbers change. It is drawn by a task of
-the run, a few times a second, never by a thread.
+The picture has every state of the lifecycle in a place of its own, always the same one; only numbers change. It is
+drawn by a task of the run, a few times a second, never by a thread.
 """
 
 import sys
@@ -111,8 +112,15 @@ def picture(board: Board, name: str) -> Group:
     """The board as it is now."""
     done = Table.grid(padding=(0, 2))
     bar = ProgressBar(total=max(1, board.total), completed=board.finished, width=40, complete_style="green")
-    done.add_row(Text(one_line(name, 24), "bold"), bar, Text(f"{board.finished} of {board.total}"), Text(clock(board.elapsed), "dim"))
-    return Group(Text(), done, Text(), Padding(_states(board.states), (0, 0, 0, 2)), Text(), _so_far(board.summary), Text())
+    done.add_row(
+        Text(one_line(name, 24), "bold"),
+        bar,
+        Text(f"{board.finished} of {board.total}"),
+        Text(clock(board.elapsed), "dim"),
+    )
+    return Group(
+        Text(), done, Text(), Padding(_states(board.states), (0, 0, 0, 2)), Text(), _so_far(board.summary), Text()
+    )
 
 
 def _states(counts: Mapping[str, int]) -> Table:
@@ -120,7 +128,9 @@ def _states(counts: Mapping[str, int]) -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(min_width=12)
     for group in GROUPS:
-        cells = [_state(state.name, counts.get(state.name, 0), _COLOURS[group]) for state in states if state.group == group]
+        cells = [
+            _state(state.name, counts.get(state.name, 0), _COLOURS[group]) for state in states if state.group == group
+        ]
         grid.add_row(Text(group, "dim"), *cells)
     return grid
 
@@ -167,4 +177,6 @@ async def keep_drawing(live: Live, board: Board, name: str) -> None:
 def _task(trace: Trace) -> str:
     named = trace.task.data.get("name")
     place = trace.task.data.get("idx")
-    return str(named) if isinstance(named, str) else f"{trace.task.type}#{place}" if place is not None else trace.task.type
+    return (
+        str(named) if isinstance(named, str) else f"{trace.task.type}#{place}" if place is not None else trace.task.type
+    )

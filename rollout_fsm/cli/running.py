@@ -1,14 +1,14 @@
-"""A run as it happens: engine, progress and signals under one roof. What comes of it is returned; nothing is decided here.
+"""A run as it happens: engine, progress and signals under one roof. What came of it is returned; the exit code is not
+decided here.
 
-Signals are received from before the engine starts until after it has ended, so no release is ever left to the interpreter's mercy.
+Signals are received from before the engine opens until after it has closed, so that every release is seen through.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 
 import trio
-from attrs import define, field
+from attrs import define
 
 from rollout_fsm.cli.config_file import settings_to_toml
 from rollout_fsm.cli.faults import UsageError
@@ -17,7 +17,8 @@ from rollout_fsm.cli.logs import LogFile, logging_to_file
 from rollout_fsm.cli.preparing import CONFIG, LOG, Prepared
 from rollout_fsm.cli.progress import Board, Lines, keep_drawing, live_picture
 from rollout_fsm.cli.screen import Screen
-from rollout_fsm.engine import Engine, open_engine
+from rollout_fsm.engine import open_engine
+from rollout_fsm.output import TRACES
 from rollout_fsm.services import LostTrace
 
 __all__ = ["Ran", "run_prepared"]
@@ -28,33 +29,35 @@ class Ran:
     """What came of a run."""
 
     board: Board
+    interruption: Interruption
     seconds: float = 0.0
     lost: Sequence[LostTrace] = ()
+    """Finished traces that could not be written."""
     log_failed: BaseException | None = None
-    interruption: Interruption
-    began: bool = False
-    """Whether the engine was opened, so that there is a folder."""
-    refused: UsageError | None = field(default=None)
 
 
 async def run_prepared(prepared: Prepared, screen: Screen) -> Ran:
-    """Run it. Raises `UsageError` where the folder, the port or the tasks turn out not to do."""
+    """Run it. Raises `UsageError` where folder, port or hooks turn out not to do; nothing is left of the run then."""
     board = Board(prepared.total)
-    live = screen.live
-    say: Callable[[str], None] = screen.say if live and screen.err_outlet.isatty() else screen.complain
-    interruption = Interruption(say, lambda: board.unfinished)
-    ran = Ran(board=board, interruption=interruption)
-    observers: list[object] = [board] if live else [board, Lines(board, screen)]
-    async with trio.open_nursery() as nursery:
-        with interruption.receiving() as watch:
-            nursery.start_soon(watch)
-            with interruption.scope:
-                async with _drawn(board, screen, prepared.name) if live else nullcontext():
-                    await _run(prepared, ran, observers)
+    say: Callable[[str], None] = screen.say if screen.live and screen.err_outlet.isatty() else screen.complain
+    ran = Ran(board=board, interruption=Interruption(say, lambda: board.unfinished))
+    refused: UsageError | None = None
+    with ExitStack() as shown:
+        live = shown.enter_context(live_picture(board, screen, prepared.name)) if screen.live else None
+        async with trio.open_nursery() as nursery:
+            with ran.interruption.receiving() as watch:
+                nursery.start_soon(watch)
+                if live is not None:
+                    nursery.start_soon(keep_drawing, live, board, prepared.name)
+                with ran.interruption.scope:
+                    try:
+                        await _run(prepared, ran, [board] if live is not None else [board, Lines(board, screen)])
+                    except UsageError as error:
+                        refused = error
             nursery.cancel_scope.cancel()
     ran.seconds = board.elapsed
-    if ran.refused is not None:
-        raise ran.refused
+    if refused is not None:
+        raise refused
     return ran
 
 
@@ -66,61 +69,51 @@ async def _run(prepared: Prepared, ran: Ran, observers: Sequence[object]) -> Non
         port=prepared.settings.port or 0,
         observers=observers,
     )
-    with ExitStack() as held:
-        try:
-            async with _entered(engine, prepared, held) as log_file:
-                ran.began = True
-                try:
-                    batch = engine.run_all(
-                        prepared.tasks,
-                        rollouts_per_task=prepared.rollouts_per_task,
-                        max_concurrent=prepared.settings.max_concurrent,
-                        **prepared.agent,
-                    )
-                except (TypeError, ValueError) as error:
-                    raise UsageError(str(error)) from error
+    fresh = not (prepared.folder / TRACES).exists()
+    log_file: LogFile | None = None
+    try:
+        with ExitStack() as files:
+            async with engine:
+                log_file = files.enter_context(_files(prepared))
+                batch = engine.run_all(
+                    prepared.tasks,
+                    rollouts_per_task=prepared.rollouts_per_task,
+                    max_concurrent=prepared.settings.max_concurrent,
+                    **prepared.agent,
+                )
                 async with batch as traces:
                     async for _ in traces:
                         pass
-        except UsageError as refused:
-            ran.refused = refused
-        finally:
-            ran.lost = engine.lost
-    if ran.began:
-        ran.log_failed = log_file.failed
-
-
-@asynccontextmanager
-async def _entered(engine: Engine, prepared: Prepared, held: ExitStack) -> AsyncIterator[LogFile]:
-    """The engine, open, with the run's other files in its folder."""
-    try:
-        await engine.__aenter__()
-    except OSError as error:
-        raise UsageError(error.strerror or str(error)) from error
-    try:
-        yield held.enter_context(_files(prepared))
-    except BaseException as error:
-        if not await engine.__aexit__(type(error), error, error.__traceback__):
-            raise
-    else:
-        await engine.__aexit__(None, None, None)
+    except (OSError, TypeError, ValueError) as error:
+        if ran.board.finished or ran.board.unfinished:
+            raise  # not about what was asked for: a bug
+        if fresh:
+            _withdraw(prepared)
+        text = error.strerror if isinstance(error, OSError) else None
+        raise UsageError(text or str(error)) from error
+    finally:
+        ran.lost = engine.lost
+        ran.log_failed = log_file.failed if log_file is not None else None
 
 
 def _files(prepared: Prepared) -> AbstractContextManager[LogFile]:
-    folder: Path = prepared.folder
+    """The run's settings, written, and its log, to be opened."""
     try:
-        with open(folder / CONFIG, "x", encoding="utf-8", newline="\n") as file:
+        with open(prepared.folder / CONFIG, "x", encoding="utf-8", newline="\n") as file:
             file.write(settings_to_toml(prepared.settings))
-        return logging_to_file(folder / LOG)
+        return logging_to_file(prepared.folder / LOG)
     except OSError as error:
-        raise UsageError(f"{error.filename}: cannot be written: {error.strerror}") from error
+        raise OSError(error.errno, f"{error.filename}: cannot be written: {error.strerror}") from error
 
 
-@asynccontextmanager
-async def _drawn(board: Board, screen: Screen, name: str) -> AsyncIterator[None]:
-    """Within the block the board is on the terminal, and moves."""
-    with live_picture(board, screen, name) as live:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(keep_drawing, live, board, name)
-            yield
-            nursery.cancel_scope.cancel()
+def _withdraw(prepared: Prepared) -> None:
+    """Remove what a run that never began has made, so that the folder can be named again."""
+    folder = prepared.folder
+    with suppress(OSError):
+        if not (folder / TRACES).stat().st_size:
+            for made in (TRACES, CONFIG, LOG):
+                (folder / made).unlink(missing_ok=True)
+    with suppress(OSError):
+        (folder / LOG).parent.rmdir()
+    with suppress(OSError):
+        folder.rmdir()

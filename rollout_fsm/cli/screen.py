@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import IO, TextIO, cast
 
 from attrs import define, field
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from rollout_fsm.cli.harmless import harmless
@@ -96,6 +96,16 @@ class Screen:
     def say(self, text: str | Text = "", style: str = "") -> None:
         """A line on standard output, whole: it is neither wrapped nor cut. Shown at once."""
         self.out.print(_text(text, style), soft_wrap=True)
+        self.outlet.flush()
+
+    def show(self, thing: RenderableType) -> None:
+        """A table or the like on standard output; piped, without the blanks that fill its lines."""
+        if self.outlet.isatty():
+            self.out.print(thing)
+        else:
+            with self.out.capture() as captured:
+                self.out.print(thing)
+            self.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
         self.outlet.flush()
 
     def write(self, text: str) -> None:

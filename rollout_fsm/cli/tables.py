@@ -1,13 +1,13 @@
 """The summary of a run on a screen: how it ended, what was measured, how long it took, what it spent.
 
-Every number is one of `reports.summary`; nothing is calculated here. What is missing stands out: a mean over some of the rollouts has
-the others beside it.
+Every number is one of `reports.summary`; nothing is calculated here. What is missing stands out: a mean over some of
+the rollouts has the others beside it.
 """
 
 from collections.abc import Sequence
 
 from rich.box import Box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -20,7 +20,12 @@ __all__ = ["summary_tables"]
 
 _RULE = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 _STATES = {"completed": "green", "failed": "red", "aborted": "yellow"}
-_NAMES = {"turns": "turns", "input_tokens": "input tokens", "output_tokens": "output tokens", "total_tokens": "total tokens"}
+_NAMES = {
+    "turns": "turns",
+    "input_tokens": "input tokens",
+    "output_tokens": "output tokens",
+    "total_tokens": "total tokens",
+}
 _LONGEST = 48
 
 
@@ -69,7 +74,9 @@ def _signals(summary: Summary) -> Table:
             table.add_section()
             for signal in signals:
                 weights = " ".join(number(weight) for weight in signal.weights)
-                kind = Text.assemble(("reward " if title == "rewards" else "metric ", "dim"), one_line(signal.name, _LONGEST))
+                kind = Text.assemble(
+                    ("reward " if title == "rewards" else "metric ", "dim"), one_line(signal.name, _LONGEST)
+                )
                 table.add_row(kind, weights, *_measured(signal))
     return table
 
@@ -93,7 +100,9 @@ def _totals(totals: Sequence[Total]) -> Table:
     table = _table("spent", "total:", "mean:", "most:", "known in:")
     for total in totals:
         known = Text(f"{total.known} of {total.of}", "yellow" if total.known < total.of else "dim")
-        row = (f"{total.total:,}", number(total.mean), number(total.most)) if total.known else ("unknown", "", "")
+        row = (
+            (f"{total.total:,}", f"{total.mean or 0:,.1f}", number(total.most)) if total.known else ("unknown", "", "")
+        )
         table.add_row(_NAMES[total.name], *row, known)
     return table
 
@@ -121,8 +130,3 @@ def _table(*columns: str) -> Table:
 
 def _named(name: str | None, style: str = "") -> Text:
     return Text("") if name is None else Text(one_line(name, _LONGEST), style)
-
-
-def width_needed(console: Console, summary: Summary) -> int:
-    """Columns that the tables take."""
-    return console.measure(summary_tables(summary)).maximum

@@ -1,4 +1,5 @@
-"""The tasks of a run: a class and a JSONL file of its rows. A wrong file is refused before anything starts, with the line."""
+"""The tasks of a run: a class and a JSONL file of its rows. A wrong file is refused before anything starts, with the
+line."""
 
 import json
 import random
@@ -23,7 +24,9 @@ def task_class(reference: str | None) -> type[Task]:
         return Task
     found = load(reference, "--task")
     if not isinstance(found, type) or not issubclass(found, Task):
-        raise UsageError(f"--task: {reference} is {_article(found)}, not a class of tasks; derive it from rollout_fsm.Task")
+        raise UsageError(
+            f"--task: {reference} is {_article(found)}, not a class of tasks; derive it from rollout_fsm.Task"
+        )
     return found
 
 
@@ -59,7 +62,7 @@ def selected(tasks: Sequence[Task], *, num_tasks: int | None, shuffle: bool, see
     """The first `num_tasks` of the tasks, shuffled before if asked for; the same ones for the same seed."""
     chosen = list(tasks)
     if shuffle:
-        random.Random(seed).shuffle(chosen)  # noqa: S311  (an order, no secret)
+        random.Random(seed).shuffle(chosen)
     return chosen[:num_tasks]
 
 

@@ -97,8 +97,7 @@ class _ChatSession(HarnessSession):
     async def _result(self, call: ToolCall) -> str:
         tools = self._harness.tools
         if call.name not in tools:
-            known = f"the tools are {', '.join(tools)}" if tools else "there are no tools"
-            return f"Error: there is no tool {call.name!r}{suggestion(call.name, tools)}; {known}"
+            return f"Error: there is no tool {call.name!r}{suggestion(call.name, tools) if tools else ''}"
         try:
             return await tools[call.name].call(call.arguments)
         except ArgumentsError as error:

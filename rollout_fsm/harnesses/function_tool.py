@@ -8,12 +8,13 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import NoReturn
 
 import trio
 from attrs import field, frozen
 
-from rollout_fsm.harnesses.shapes import MisfitError, Shape, shape_of
+from rollout_fsm.harnesses.shapes import MisfitError, Shape, shape_of, shown
 from rollout_fsm.machine.exact import suggestion
 from rollout_fsm.messages import JSON, Tool
 
@@ -91,15 +92,16 @@ class FunctionTool:
         A plain function runs inline and must not block. Raises `ArgumentsError`, and what the function raises.
         """
         bound = self._bound(arguments)
-        result = trio.lowlevel.disable_ki_protection(self._function)(*bound.args, **bound.kwargs)
-        if inspect.isawaitable(result):
-            result = await result
-        return _as_text(result)
+        return _as_text(await _run(self._function, bound))
 
     def _bound(self, arguments: str) -> inspect.BoundArguments:
         given = _parsed(self.name, arguments)
         takes = self._signature.parameters
-        faults = [f"{name}: there is no such argument{suggestion(name, takes)}" for name in given if name not in takes]
+        faults = [
+            f"{name}: there is no such argument{suggestion(name, takes) if takes else ''}"
+            for name in given
+            if name not in takes
+        ]
         values: dict[str, object] = {}
         for name, parameter in takes.items():
             if name in given:
@@ -117,6 +119,12 @@ class FunctionTool:
         return bound
 
 
+@trio.lowlevel.disable_ki_protection
+async def _run(function: Callable[..., object], bound: inspect.BoundArguments) -> object:
+    result = function(*bound.args, **bound.kwargs)
+    return await result if inspect.isawaitable(result) else result
+
+
 def _shape(tool: str, parameter: inspect.Parameter) -> Shape:
     where = f"tool {tool}, argument {parameter.name}"
     if parameter.kind not in _ONE_VALUE:
@@ -128,10 +136,12 @@ def _shape(tool: str, parameter: inspect.Parameter) -> Shape:
 
 
 def _property(shape: Shape, parameter: inspect.Parameter) -> JSON:
-    schema = dict(shape.schema)
-    if isinstance(parameter.default, str | int | float):
-        schema["default"] = getattr(parameter.default, "value", parameter.default)  # an enum's member is shown by value
-    return schema
+    default = parameter.default
+    if isinstance(default, Enum):
+        default = shown(default)
+    if isinstance(default, str | int | float):
+        return {**shape.schema, "default": default}
+    return dict(shape.schema)
 
 
 def _parsed(name: str, arguments: str) -> dict[str, JSON]:

@@ -136,7 +136,7 @@ class _ProgramSession(HarnessSession):
             "conversation": f"{files}/conversation-{self._runs}.json",
             "endpoint": exchange.endpoint,
             "secret": exchange.secret,
-            "model": str(exchange.trace.agent.config.get("model") or ""),
+            "model": model if isinstance(model := exchange.trace.agent.config.get("model"), str) else "",
         }
         argv, wanted = self._line()
         if harness.prompt == "stdin" or wanted & {"prompt", "prompt_file"}:

@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from rollout_fsm.messages import JSON
 
-__all__ = ["MisfitError", "Shape", "shape_of"]
+__all__ = ["MisfitError", "Shape", "shape_of", "shown"]
 
 SHOWN = 60
 """How many characters of a value that does not fit are shown."""
@@ -43,8 +43,8 @@ def shape_of(annotation: object) -> Shape:
     """
     if annotation in _ANYTHING:
         return Shape(schema={}, read=lambda value, _: value)
-    if isinstance(annotation, type) and annotation in _SCALARS:
-        return _SCALARS[annotation]
+    if annotation is None or (isinstance(annotation, type) and annotation in _SCALARS):
+        return _SCALARS[annotation or types.NoneType]
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return _enum(annotation)
     origin, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
@@ -112,11 +112,14 @@ _SCALARS: Mapping[object, Shape] = {
 
 
 def _enum(enum: type[Enum]) -> Shape:
-    """By value where every value is one that JSON has, else by name."""
-    members = list(enum)
-    by_value = all(isinstance(member.value, str | int | float) for member in members)
-    spelled = [(member.value if by_value else member.name, member) for member in members]
-    return _choice(spelled, f"a {enum.__name__}, one of")
+    return _choice([(shown(member), member) for member in enum], f"a {enum.__name__}, one of")
+
+
+def shown(member: Enum) -> JSON:
+    """How a model spells an enum's member: by its value, if every member's is one that JSON has, else by its name."""
+    by_value = all(isinstance(other.value, str | int | float) for other in type(member))
+    value: JSON = member.value if by_value else member.name
+    return value
 
 
 def _choice(options: Sequence[tuple[Any, object]], expected: str) -> Shape:

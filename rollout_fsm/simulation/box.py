@@ -66,7 +66,7 @@ class ScriptedRuntime(Runtime):
         argv: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        input: bytes | str | None = None,  # noqa: A002  (the contract's name)
+        input: bytes | str | None = None,
         timeout: float | None = None,
     ) -> ProgramResult:
         """There are no programs in a simulated box."""

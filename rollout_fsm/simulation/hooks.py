@@ -21,7 +21,11 @@ def interceptors(scenario: Scenario, stage: Stage) -> dict[str, Method]:
     """The interceptors, by name."""
     made: dict[str, Method] = {}
     for script in scenario.intercepts:
-        method = _request_interceptor(script, stage) if script.boundary == "request" else _response_interceptor(script, stage)
+        method = (
+            _request_interceptor(script, stage)
+            if script.boundary == "request"
+            else _response_interceptor(script, stage)
+        )
         made[script.name] = intercept(priority=script.priority)(method)
     return made
 
@@ -45,7 +49,13 @@ def _stop(script: Stop, stage: Stage) -> Callable[..., Awaitable[object]]:
     async def on_the_response(self: object, response: Response, trace: Trace) -> object:
         return await verdict(trace.num_turns + 1)
 
-    return {"trace": before_a_turn, "request": on_the_request, "response": on_the_response}[script.boundary]
+    match script.boundary:
+        case "trace":
+            return before_a_turn
+        case "request":
+            return on_the_request
+        case "response":
+            return on_the_response
 
 
 def _request_interceptor(script: Intercept, stage: Stage) -> Callable[..., Awaitable[object]]:

@@ -60,20 +60,21 @@ class Caller:
         asked.set(Asked(label=label, turn=turn))
         given_up = trio.CancelScope()
         with given_up, self.stage.timeline.alarm(turn.hang_up, given_up.cancel):
-            answer = await self._answer(Request(messages=tuple(messages)))
-            self.stage.calls.append((label, answer.status))
-            return answer
+            return await self._answer(label, Request(messages=tuple(messages)))
         return Answer(None)
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, label: str, request: Request) -> Answer:
         try:
             response = await self.exchange.respond(request)
         except SegmentEnded:
             await trio.sleep_forever()  # cut off with the segment, which is about to be interrupted
             raise
         except Exception as error:  # noqa: BLE001  (whatever a call ends in is told as a status)
-            return Answer(status_of(error))
-        return Answer(OK, response.message)
+            status, reply = status_of(error), None
+        else:
+            status, reply = OK, response.message
+        self.stage.calls.append((label, status))
+        return Answer(status, reply)
 
 
 @define(eq=False)

@@ -7,10 +7,12 @@ phase of a tool server that there is not) is a fault too.
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from operator import is_
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from cattrs import Converter
 
 from rollout_fsm.exact_json import FormatError, exact_converter, require, shown, structured
@@ -43,10 +45,10 @@ class Case:
     about: str = ""
     rules: tuple[str, ...] = ()
     scenario: Scenario
-    expect: Mapping[str, JSON] = {}
+    expect: Mapping[str, JSON] = field(factory=dict)
     expect_order: tuple[str, ...] = ()
     expect_absent: tuple[str, ...] = ()
-    expect_count: Mapping[str, int] = {}
+    expect_count: Mapping[str, int] = field(factory=dict)
 
 
 def load_scenario(source: "Mapping[str, Any] | str | Path") -> Scenario:
@@ -231,8 +233,10 @@ def _converter() -> Converter:
         return check(read_trigger(value, Trigger), early=True)
 
     def triggers(value: object, _: object) -> tuple[Trigger, ...]:
-        given: tuple[Trigger, ...] = converter.structure(value if isinstance(value, list) else [value], tuple[Trigger, ...])
-        return given
+        if isinstance(value, list):
+            several: tuple[Trigger, ...] = converter.structure(value, tuple[Trigger, ...])
+            return several
+        return (trigger(value, Trigger),)
 
     def phase(value: object, _: object) -> Phase:
         return read_phase(require(value, str))
@@ -251,7 +255,7 @@ def _converter() -> Converter:
         Triggers: triggers,
     }
     for type_, hook in hooks.items():
-        converter.register_structure_hook_func(lambda candidate, type_=type_: candidate is type_, hook)
+        converter.register_structure_hook_func(partial(is_, type_), hook)
     return converter
 
 

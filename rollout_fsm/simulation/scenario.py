@@ -13,9 +13,7 @@ from attrs import field, frozen
 from rollout_fsm.limits import RolloutLimits, RolloutPolicy, RolloutTimeouts
 from rollout_fsm.messages import JSON, FinishReason
 from rollout_fsm.simulation.faults import ModelError, ScriptedError
-from rollout_fsm.simulation.trigger import Phase, Seconds, Trigger
-
-__all__ = ["Phase", "Scenario", "Seconds", "Trigger"]
+from rollout_fsm.simulation.trigger import Seconds, Trigger
 
 Delay = NewType("Delay", float)
 """Seconds, or `"forever"`: infinite."""
@@ -28,6 +26,7 @@ EarlyTrigger = NewType("EarlyTrigger", Trigger)
 Triggers = NewType("Triggers", tuple[Trigger, ...])
 """One trigger or a list of them."""
 
+AT_ONCE = Seconds(0.0)
 NOW = Delay(0.0)
 FOREVER = Delay(math.inf)
 
@@ -81,7 +80,7 @@ class Turn:
     input_tokens: Count = Count(10)
     output_tokens: Count = Count(5)
     usage: bool = True
-    delay: Seconds = Seconds(0.0)
+    delay: Seconds = AT_ONCE
     error: ModelError | None = None
     error_times: Count | None = None
     """How many calls fail before one succeeds; None: all."""
@@ -104,8 +103,8 @@ class Segment:
     """One run of the harness program."""
 
     turns: tuple[Turn, ...] = ()
-    delay: Seconds = Seconds(0.0)
-    tail_delay: Seconds = Seconds(0.0)
+    delay: Seconds = AT_ONCE
+    tail_delay: Seconds = AT_ONCE
     exit_code: int = 0
     on_error: OnError | None = None
     exit_error: ScriptedError | None = None
@@ -115,7 +114,7 @@ class Segment:
     ignore_refusal: bool = False
     parallel: bool = False
     exit_after: Seconds | None = None
-    stagger: Seconds = Seconds(0.0)
+    stagger: Seconds = AT_ONCE
     late_call_after: Seconds | None = None
     user_message: str | None = None
 
@@ -220,9 +219,9 @@ class Scenario:
     harness_setup: Hook = Hook()
     tools: tuple[ToolScript, ...] = ()
     session_open: Hook = Hook()
-    timeouts: RolloutTimeouts = RolloutTimeouts()
-    policy: RolloutPolicy = RolloutPolicy()
-    limits: RolloutLimits = RolloutLimits()
+    timeouts: RolloutTimeouts = field(factory=RolloutTimeouts)
+    policy: RolloutPolicy = field(factory=RolloutPolicy)
+    limits: RolloutLimits = field(factory=RolloutLimits)
     segments: tuple[Segment, ...] = ()
     stops: tuple[Stop, ...] = ()
     intercepts: tuple[Intercept, ...] = ()
@@ -242,7 +241,7 @@ class Scenario:
     caller_stop: CallerStop | None = None
     other_calls: tuple[OtherCall, ...] = ()
     fail_between_segments: UserFailure | None = None
-    between_segments: Seconds = Seconds(0.0)
+    between_segments: Seconds = AT_ONCE
     manual: Manual = Manual()
 
     def segment(self, number: int) -> Segment:

@@ -14,6 +14,8 @@ Seconds = NewType("Seconds", float)
 """A stretch or a point of virtual time, finite, not negative."""
 Phase = NewType("Phase", str)
 
+AT_ONCE = Seconds(0.0)
+
 BEFORE = "before"
 """Before the rollout is opened; for `caller_stop` and `owner_stops_runtime_at` alone."""
 PLAIN = (
@@ -38,7 +40,7 @@ class Trigger:
 
     time: Seconds | None = None
     phase: Phase | None = None
-    after: Seconds = Seconds(0.0)
+    after: Seconds = AT_ONCE
 
     @property
     def before(self) -> bool:

@@ -128,7 +128,7 @@ async def test_a_command_line_in_one_text_is_split_and_run_without_a_shell() -> 
     )
     trace = await run(harness, ScriptedModel(["ok"]), Task(prompt="a 'b' c"))
     assert said(trace)[0] == ("user", repr(["$HOME; exit 3", "a 'b' c"]))
-    assert trace.agent.config["harness"] == "agent.py"
+    assert harness.name == "agent.py"
 
 
 async def test_several_user_messages_are_handed_over_as_paragraphs() -> None:

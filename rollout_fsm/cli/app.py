@@ -1,0 +1,74 @@
+"""The commands by name, and what becomes of what they return or raise."""
+
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from cyclopts import App
+from cyclopts.exceptions import CycloptsError
+
+from rollout_fsm.cli.faults import EXIT_INTERRUPTED, EXIT_UNWRITTEN, EXIT_USAGE, UsageError
+from rollout_fsm.cli.screen import Screen, open_screen
+
+__all__ = ["make_app", "run_app"]
+
+SIGINT = 2
+
+
+def make_app(screen: Screen) -> App:
+    """The commands. Only their names are known here; a command's module is imported when it is asked for."""
+    app = App(
+        name="rollout-fsm",
+        help="Run LLM-agent rollouts through a lifecycle that is declared, executed, proven and drawn.",
+        version=_version,
+        console=screen.out,
+        error_console=screen.err,
+        exit_on_error=False,
+        print_error=False,
+        help_on_error=False,
+        suppress_keyboard_interrupt=False,
+        result_action="return_value",
+        help_format="plaintext",
+    )
+    for name, what in (
+        ("run", "Run tasks, each as one rollout or several, and write their traces."),
+        ("show", "Show one trace as a timeline."),
+        ("check", "Prove the declared machine, or check that recorded traces are legal lives of it."),
+        ("simulate", "Run scenarios in virtual time and print their outcomes as JSON."),
+        ("diagram", "Draw the declared machine, or one rollout's path over it."),
+    ):
+        app.command(f"rollout_fsm.cli.{name}:{name}", name=name, help=what)
+    return app
+
+
+def run_app(arguments: Sequence[str]) -> int:
+    """Parse, do, and return the exit code."""
+    screen = open_screen()
+    try:
+        command = make_app(screen)(list(arguments))
+        code = command(screen) if callable(command) else 0
+    except CycloptsError as error:
+        error.verbose = False
+        code = _refuse(screen, str(error).rstrip("\n"))
+    except UsageError as error:
+        code = _refuse(screen, *error.lines)
+    except KeyboardInterrupt:
+        screen.complain("rollout-fsm: interrupted")
+        code = EXIT_INTERRUPTED + SIGINT
+    screen.flush()
+    if code == 0 and (unwritten := screen.outlet.unwritten) is not None:
+        screen.complain(f"rollout-fsm: standard output could not be written: {unwritten.strerror}")
+        return EXIT_UNWRITTEN
+    return code
+
+
+def _refuse(screen: Screen, *lines: str) -> int:
+    for line in lines:
+        screen.complain(f"rollout-fsm: {line}")
+    return EXIT_USAGE
+
+
+def _version() -> str:
+    try:
+        return version("rollout-fsm")
+    except PackageNotFoundError:
+        return "unknown: the package is not installed"

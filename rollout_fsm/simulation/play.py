@@ -1,0 +1,195 @@
+"""A play: one scenario on the real engine, in virtual time. Nothing real is started, nothing sleeps, times are exact."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+from attrs import define, evolve, field
+from trio.testing import MockClock
+
+from rollout_fsm.engine import AgentSettings, Engine, open_engine
+from rollout_fsm.errors import TaskError
+from rollout_fsm.interaction import Interaction
+from rollout_fsm.simulation.box import ScriptedRuntime
+from rollout_fsm.simulation.driver import Driver, Returned, raised
+from rollout_fsm.simulation.harness import scripted_harness
+from rollout_fsm.simulation.model import ScriptedModel
+from rollout_fsm.simulation.outcome import Ending, SimulatedOutcome, outcome
+from rollout_fsm.simulation.reading import load_scenario
+from rollout_fsm.simulation.scenario import Scenario
+from rollout_fsm.simulation.stage import Stage
+from rollout_fsm.simulation.task import scripted_task
+from rollout_fsm.simulation.timeline import Timeline
+from rollout_fsm.simulation.tools import ScriptedToolset
+from rollout_fsm.task import Task
+from rollout_fsm.trace import Trace, TransitionRecord
+from rollout_fsm.trace_json import trace_to_json
+
+HORIZON = 1e9
+"""Virtual seconds after which a play is given up: then everything waits for something that will never come."""
+AFTERMATH = 3600.0
+"""Virtual seconds for which the trace is watched after the driver has returned."""
+
+
+def simulate(scenario: "Scenario | Mapping[str, Any] | str | Path", *, task: Task | None = None) -> SimulatedOutcome:
+    """Play a scenario and return what came of it.
+
+    `scenario`: as `load_scenario` returns it, or what that takes. `task`: yours instead of the scripted one, so that
+    its own setup, stops, interceptors, signals, tool servers and bounds are played; what the scenario says about the
+    task (`task.prompt`, `setup`, `stops`, `rewards` …) is then left aside, and `events` does not list your code.
+
+    Raises `FormatError` for a scenario that cannot be read, `TypeError` for a task that the engine refuses (L31),
+    `RuntimeError` inside a running event loop and for a play in which everything waits for ever.
+    """
+    script = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+    return trio.run(_play, script, task, clock=MockClock(autojump_threshold=0))
+
+
+async def _play(scenario: Scenario, task: Task | None) -> SimulatedOutcome:
+    with trio.move_on_after(HORIZON) as horizon:
+        async with open_engine(gateway=False) as engine, trio.open_nursery() as nursery:
+            stage = Stage(scenario, Timeline(nursery))
+            played = await _Play(stage, engine, task).play()
+            nursery.cancel_scope.cancel()
+    if horizon.cancelled_caught:
+        raise RuntimeError(f"the play did not end: after {HORIZON:g} virtual seconds everything still waits")
+    return played
+
+
+@define(eq=False)
+class _Watch:
+    """An observer: from the transitions of a rollout it knows the phases that a task of the embedder's enters."""
+
+    timeline: Timeline
+
+    def on_transition(self, trace: Trace, taken: TransitionRecord) -> None:
+        phase = {"booting": "boot", "setup": "setup", "finalizing": "finalize", "scoring": "scoring"}.get(taken.target)
+        if phase is not None:
+            self.timeline.enter(phase)
+
+
+@define(eq=False)
+class _Play:
+    """A play, from the mint to the aftermath."""
+
+    stage: Stage
+    engine: Engine
+    task: Task | None
+    driver: Driver = field(init=False)
+    borrowed: ScriptedRuntime | None = field(init=False, default=None)
+    returns: list[tuple[str, Returned]] = field(init=False, factory=list)
+    pending: int = field(init=False, default=0)
+    """Calls of other tasks that were made and have not returned."""
+    returned: trio.Event = field(init=False, factory=trio.Event)
+    """Set when the last of them has."""
+
+    async def play(self) -> SimulatedOutcome:
+        stage, timeline = self.stage, self.stage.timeline
+        task = scripted_task(stage) if self.task is None else self.task
+        interaction = self._mint(task)
+        stage.trace = trace = interaction.trace
+        self.driver = driver = Driver(stage, interaction, bool(task.opening))
+        with ExitStack() as cancelled:
+            self._plan([cancelled.enter_context(trio.CancelScope()) for _ in stage.scenario.cancel_at])
+            left_by = await self._drive()
+        ending = Ending(
+            state=driver.rollout.state,
+            raised=left_by,
+            clock=timeline.now,
+            orphans=list(timeline.running),
+            other_returns=(),
+        )
+        before = trace_to_json(trace)
+        while self.pending:
+            self.returned = trio.Event()
+            await self.returned.wait()
+        came = outcome(stage, driver, evolve(ending, other_returns=list(self.returns)))
+        await trio.sleep(AFTERMATH)
+        return evolve(came, mutated_after_return=trace_to_json(trace) != before)
+
+    def _mint(self, task: Task) -> Interaction:
+        scenario, stage = self.stage.scenario, self.stage
+        if scenario.borrowed_runtime:
+            self.borrowed = ScriptedRuntime("borrowed", stage)
+        settings = AgentSettings(
+            harness=scripted_harness(stage),
+            model=ScriptedModel(stage),
+            runtime=self.borrowed or partial(ScriptedRuntime, stage=stage),
+            limits=scenario.limits,
+            timeouts=scenario.timeouts,
+            policy=scenario.policy,
+            tools=[partial(ScriptedToolset, tool, stage) for tool in scenario.tools],
+            observers=[] if self.task is None else [_Watch(stage.timeline)],
+        )
+        if scenario.mode == "interaction":
+            return self.engine.interaction(task, **settings)
+        has_user = scenario.mode == "manual" and scenario.task.has_user
+        return Interaction(self.engine.rollout(task, has_user=has_user, **settings))
+
+    async def _drive(self) -> str | None:
+        """Drive. Returns the type of what left the driver; a cancellation has ended with it."""
+        try:
+            await self.driver.drive()
+        except trio.Cancelled:
+            return trio.Cancelled.__name__
+        except BaseException as error:  # noqa: BLE001  (an outcome, whatever it is)
+            return type(error).__name__
+        return None
+
+    # ---- what happens from outside
+
+    def _plan(self, scopes: list[trio.CancelScope]) -> None:
+        scenario, timeline = self.stage.scenario, self.stage.timeline
+        if (at := scenario.owner_stops_runtime_at) is not None and (box := self.borrowed) is not None:
+            if at.before:
+                box.go_down()
+            else:
+                timeline.plan(at, box.go_down)
+        if (stop := scenario.caller_stop) is not None:
+            say = partial(self.driver.rollout.stop, stop.condition)
+            if stop.at.before:
+                say()
+            else:
+                timeline.plan(stop.at, say)
+        for call in scenario.other_calls:
+            timeline.plan(call.at, self._another_task(call.verb))
+        for trigger, scope in zip(scenario.cancel_at, scopes, strict=True):
+            timeline.plan(trigger, scope.cancel)
+
+    def _another_task(self, verb: str) -> Callable[[], None]:
+        rollout = self.driver.rollout
+
+        async def close() -> Returned:
+            return "trace" if await rollout.close() is rollout.trace else "another trace"
+
+        async def fail() -> None:
+            rollout.fail(TaskError("reported by another task"))
+
+        verbs: Mapping[str, Callable[[], Awaitable[Returned]]] = {
+            "open": rollout.open,
+            "step": rollout.step,
+            "close": close,
+            "cancel": rollout.cancel,
+            "fail": fail,
+        }
+
+        async def call() -> None:
+            try:
+                returned: Returned = await verbs[verb]()
+            except trio.Cancelled:
+                raise
+            except BaseException as error:  # noqa: BLE001  (an outcome, whatever it is)
+                returned = raised(error)
+            self.returns.append((verb, returned))
+            self.pending -= 1
+            if not self.pending:
+                self.returned.set()
+
+        def make() -> None:
+            self.pending += 1
+            self.stage.timeline.call(call)
+
+        return make

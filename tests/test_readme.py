@@ -1,0 +1,69 @@
+"""Everything that the README shows is run: its programs as they stand, its commands in order, in one empty folder.
+
+Installing is what `.ci/run` does with the two commands; here the package is installed already.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parent.parent / "README.md"
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INSTALLS = ("pip install",)
+TASKS = '{"prompt": "1 + 1?", "answer": "2"}\n{"prompt": "2 + 2?", "answer": "4"}\n{"prompt": "3 + 3?", "answer": "6"}\n'
+
+pytestmark = pytest.mark.whole_process
+
+
+def blocks() -> list[tuple[str, str]]:
+    return BLOCK.findall(README.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder with the files that the README names: the modules it shows, and the tasks it speaks of."""
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "tasks.jsonl").write_text(TASKS)
+    for language, text in blocks():
+        if language == "python" and (name := re.match(r"# (\w+\.py)\n", text)):
+            (folder / name[1]).write_text(text)
+    return folder
+
+
+def run(argv: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    scripts = Path(sys.executable).parent
+    env = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(README.parent)}
+    return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
+
+
+PROGRAMS = [text for language, text in blocks() if language == "python"]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=range(len(PROGRAMS)))
+def test_a_program_of_the_readme_runs_as_it_stands(program: str, folder: Path) -> None:
+    done = run([sys.executable, "-c", program], folder)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_commands_of_the_readme_run_in_order(folder: Path) -> None:
+    commands = [
+        line.removeprefix("$ ")
+        for language, text in blocks()
+        if language == "console"
+        for line in text.splitlines()
+        if line.startswith("$ ")
+    ]
+    ours = [shlex.split(command) for command in commands if not command.startswith(INSTALLS)]
+    assert [argv[:2] for argv in ours if argv[1] == "run"], "the README shows how to run tasks"
+    for argv in ours:
+        done = run([sys.executable, "-m", "rollout_fsm", *argv[1:]], folder if argv[1] != "diagram" else README.parent)
+        assert done.returncode == 0, f"{shlex.join(argv)}\n{done.stdout}\n{done.stderr}"
+
+
+def test_every_block_of_the_readme_is_of_a_kind_that_is_run() -> None:
+    assert {language for language, _ in blocks()} <= {"python", "console", "toml"}
