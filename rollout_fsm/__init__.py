@@ -4,6 +4,7 @@ These are the names that embedders use. Each module is imported when a name of i
 pays for what it uses: importing the package alone loads no event loop, no HTTP client and no machine.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -190,6 +191,8 @@ _HOME = {
     "trace_to_json": "rollout_fsm.trace_json",
     "read_traces": "rollout_fsm.traces_file",
 }
+
+logging.getLogger("rollout_fsm").addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> object:

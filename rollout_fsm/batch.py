@@ -8,7 +8,7 @@ from types import TracebackType
 import trio
 from attrs import define, field, frozen
 
-from rollout_fsm.outcome import bare
+from rollout_fsm.outcome import bare, interrupts
 from rollout_fsm.shield import shielded
 from rollout_fsm.task import Task
 from rollout_fsm.trace import GroupInfo, Trace
@@ -64,7 +64,7 @@ class Batch(AsyncIterator[Trace]):
         raised = await shielded(self._done.wait, name="leaving run_all")
         if self._traces is not None:
             self._traces.close()
-        if raised is not None and error is None:
+        if raised is not None and (error is None or interrupts(raised)):
             raise bare(raised)
 
     def __aiter__(self) -> "Batch":

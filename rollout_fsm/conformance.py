@@ -8,8 +8,9 @@ rollout *should* have done is not asked here: that is for scenarios.
 import math
 from collections.abc import Iterator, Sequence
 
-from rollout_fsm.machine import Declaration, load_machine
+from rollout_fsm.machine import Declaration
 from rollout_fsm.machine.conformance import Step, may_set, replay
+from rollout_fsm.machine.lifecycle import lifecycle
 from rollout_fsm.machine.vocabulary import SPANS
 from rollout_fsm.trace import Span, Trace
 
@@ -27,7 +28,7 @@ def check_trace(trace: Trace, declaration: Declaration | None = None) -> list[st
     nothing happened after the end; no signal that did not run has a number; the message graph and its calls belong
     together. Every fault is found.
     """
-    machine = declaration or load_machine()
+    machine = declaration or lifecycle().declaration
     path = [(taken.trigger, taken.source, taken.target) for taken in trace.transitions]
     return [
         *replay(machine, path),

@@ -27,7 +27,7 @@ from rollout_fsm.limits import LIMIT_NAMES, Bounds, RolloutLimits, RolloutPolicy
 from rollout_fsm.machine.lifecycle import lifecycle
 from rollout_fsm.messages import JSON, Sampling
 from rollout_fsm.model import Model
-from rollout_fsm.outcome import bare
+from rollout_fsm.outcome import bare, interrupts
 from rollout_fsm.output import RunFolder
 from rollout_fsm.plan import Plan
 from rollout_fsm.rollout import Rollout
@@ -220,7 +220,7 @@ class Engine:
             except BaseExceptionGroup as group:
                 if error is None or len(group.exceptions) != 1 or group.exceptions[0] is not error:
                     raise
-            if error is None and raised is not None:
+            if raised is not None and (error is None or interrupts(raised)):
                 raise bare(raised)
             return False  # the block's own exception, out of the group that a nursery makes of it
         finally:

@@ -9,6 +9,7 @@ import trio
 from attrs import define, field, frozen
 
 from rollout_fsm.outcome import Interrupt, interrupts, plain
+from rollout_fsm.overdue import Overdue
 from rollout_fsm.trace import TraceWarning
 
 log = logging.getLogger("rollout_fsm")
@@ -30,12 +31,18 @@ class Held:
     bound: float
     """Seconds, `timeouts.<setting>`."""
 
+    def doing(self) -> str:
+        """What is being done, in the log."""
+        return f"the release of the {self.name}"
+
 
 @define(eq=False)
 class Holdings:
     """Everything that a rollout holds, oldest first. What is held is registered before, or in the very step in which,
     it is had (L8)."""
 
+    rollout: str
+    overdue: Overdue = field(repr=False)
     warn: Callable[[TraceWarning], None] = field(repr=False)
     held: list[Held] = field(factory=list, init=False)
     struck: list[Interrupt] = field(factory=list, init=False, repr=False)
@@ -54,6 +61,7 @@ class Holdings:
     async def _undo(self, step: Held) -> None:
         error: BaseException | None = None
         started = trio.current_time()
+        token = self.overdue.begin(deadline=started + step.bound, rollout=self.rollout, doing=step.doing)
         with trio.CancelScope(deadline=started + step.bound, shield=True):
             try:
                 await step.undo()
@@ -61,6 +69,7 @@ class Holdings:
                 raise
             except BaseException as raised:  # noqa: BLE001  (said below)
                 error = raised
+        self.overdue.end(token)
         elapsed = trio.current_time() - started
         self.struck += interrupts(error)
         what = {

@@ -83,7 +83,7 @@ def pass_on(error: BaseException | None) -> None:
 
 def bare(error: BaseException) -> BaseException:
     """What is to be raised of what was raised: the interrupt in it, never a group of one (L70)."""
-    found = interrupts(error) or list(leaves(error))
+    found: list[BaseException] = [*(interrupts(error) or leaves(error))]
     try:
         return found[0] if len(found) == 1 or isinstance(found[0], KeyboardInterrupt | SystemExit) else error
     finally:

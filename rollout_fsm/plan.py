@@ -12,6 +12,7 @@ from rollout_fsm.judge import Judge
 from rollout_fsm.limits import Bounds, RolloutLimits, RolloutPolicy
 from rollout_fsm.messages import Request, Response, Sampling
 from rollout_fsm.model import Model
+from rollout_fsm.overdue import Overdue
 from rollout_fsm.runtime import Runtime, RuntimeFactory
 from rollout_fsm.task import Task
 from rollout_fsm.toolset import Toolset
@@ -45,6 +46,11 @@ class Slot(Protocol):
 
 class Services(Protocol):
     """What the engine does for its rollouts."""
+
+    @property
+    def overdue(self) -> Overdue:
+        """Who is told of everything bounded that begins and ends (L74)."""
+        ...
 
     def open_slot(self, respondent: Respondent, *, model_name: str) -> Slot:
         """A slot at the gateway for one rollout."""

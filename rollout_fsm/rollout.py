@@ -94,10 +94,7 @@ class Rollout:
         `RuntimeLifetimeError` if the borrowed runtime was stopped (L3).
         """
         await self._meet_an_abort()
-        nobody = TaskError(
-            "the task has no prompt and nobody to open the exchange; give it a prompt, or has_user=True (L1)"
-        )
-        await self._drive("open", failures=[Failure(error=record(nobody))])
+        await self._drive("open", failures=[] if self._facts.opens_conversation else [Failure(error=record(_nobody()))])
         return self.can_go_on
 
     @protected
@@ -249,6 +246,10 @@ class Rollout:
         return lifecycle()
 
     @property
+    def _facts(self) -> RolloutFacts:
+        return RolloutFacts(self.plan, self._world)
+
+    @property
     def _declared(self) -> State:
         return self._machine.declaration.states[self.state]
 
@@ -296,6 +297,8 @@ class Rollout:
         world.returned, world.standing, world.lost = None, [], []
         if state.bound == "agent":
             world.agent_began = started
+        overdue = self.plan.services.overdue
+        token = overdue.begin(deadline=started + limit, rollout=self.trace.id, doing=world.doing)
         with trio.CancelScope() as self._scope, trio.CancelScope(deadline=started + limit) as world.deadline:
             if limit > 0:
                 try:
@@ -304,6 +307,7 @@ class Rollout:
                     raise
                 except BaseException as raised:  # noqa: BLE001  (foreign code; judged below)
                     error = raised
+        overdue.end(token)
         deadline, world.deadline, self._scope = world.deadline.deadline, None, None
         returned = trio.current_time() if world.returned is None else world.returned
         survivors: Failure | None = None
@@ -357,7 +361,7 @@ class Rollout:
     def _fire(self, outcome: Outcome) -> Row:
         """Let the machine move; then the effects that the row declares. The only place where either happens."""
         source = self._declared
-        row = self._machine.fire(self, outcome.trigger, RolloutFacts(self.plan, self._world))
+        row = self._machine.fire(self, outcome.trigger, self._facts)
         trace, world = self.trace, self._world
         if row.error == "raise":
             self._blamed.append(lifetime_error(self.plan.borrowed))
@@ -461,6 +465,10 @@ class Rollout:
             f"caller drives: wait for that call, or use close(), which waits, or stop() and cancel(), which may come "
             f"from anywhere (L23)"
         )
+
+
+def _nobody() -> TaskError:
+    return TaskError("the task has no prompt and nobody to open the exchange; give it a prompt, or has_user=True (L1)")
 
 
 def _caller_cancelled() -> bool:

@@ -15,6 +15,7 @@ from attrs import define, field, frozen
 
 from rollout_fsm.errors import leaves
 from rollout_fsm.gateway import Gateway, open_gateway
+from rollout_fsm.overdue import Overdue
 from rollout_fsm.plan import Respondent, Slot
 from rollout_fsm.trace import Trace
 
@@ -65,6 +66,7 @@ class EngineServices:
 
     nursery: trio.Nursery
     sink: TraceSink | None = None
+    overdue: Overdue = field(factory=Overdue, init=False)
     gateway: Gateway | None = field(default=None, init=False)
     lost: list[LostTrace] = field(factory=list, init=False)
     _entered: dict[int, _Entered] = field(factory=dict, init=False)
@@ -77,6 +79,7 @@ class EngineServices:
 
     async def start(self, *, host: str, port: int, gateway: bool) -> None:
         """Start what every rollout may need. Raises `OSError` where the gateway cannot listen."""
+        self.nursery.start_soon(self._watch)
         if gateway:
             self.gateway = await self.nursery.start(self._serve, host, port)
         if self.sink is not None:
@@ -127,6 +130,11 @@ class EngineServices:
         if self._hosted:
             await self._all_left.wait()
         self._gateway_closing.set()
+        self.overdue.stop()
+
+    async def _watch(self) -> None:
+        with trio.CancelScope(shield=True):
+            await self.overdue.run()
 
     async def _serve(self, host: str, port: int, task_status: "trio.TaskStatus[Gateway]") -> None:
         with trio.CancelScope(shield=True):
@@ -158,7 +166,7 @@ class EngineServices:
             async for trace, written in unwritten:
                 try:
                     await trio.to_thread.run_sync(sink.append, trace)
-                except Exception as error:  # noqa: BLE001  (a full disk, a trace that is no JSON: this one is lost, the others go on)
+                except Exception as error:  # noqa: BLE001  (a full disk, no JSON: this one is lost, the others go on)
                     self.lost.append(
                         LostTrace(id=trace.id, task=trace.task.type, error=f"{type(error).__name__}: {error}")
                     )

@@ -54,7 +54,7 @@ class World:
     """Exceptions that the running activity kept, as text, because an interruption overruled them (L14a)."""
 
     def __attrs_post_init__(self) -> None:
-        self.holdings = Holdings(self.trace.warnings.append)
+        self.holdings = Holdings(self.trace.id, self.plan.services.overdue, self.trace.warnings.append)
 
     @staticmethod
     async def proceed() -> None:
@@ -72,6 +72,10 @@ class World:
         bounds = self.plan.bounds
         setting: Setting = "close" if kind == "close" else "release"
         self.holdings.hold(Held(kind=kind, name=name, undo=undo, setting=setting, bound=getattr(bounds, setting)))
+
+    def doing(self) -> str:
+        """What is running, in the log."""
+        return self.blame.doing
 
     @property
     def runtime_lost(self) -> bool:

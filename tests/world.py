@@ -3,12 +3,16 @@ what it is told.
 
 Parties are real implementations of the contracts; only what they do is scripted. `World.script` maps an event to an
 async function that is run in its place; whatever is acquired is noted, so that a test can ask what was released, and
-in which order.
+in which order. `play` runs one rollout whole, `mint` only makes it, `held_in` brings one into any state and keeps it
+there; what they end is checked against the declaration.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import trio
+import trio.testing
 from attrs import define, field, frozen
 
 from rollout_fsm import (
@@ -21,17 +25,22 @@ from rollout_fsm import (
     ProgramResult,
     Request,
     Response,
+    Rollout,
     RolloutContext,
     Runtime,
     Sampling,
     Task,
     Toolset,
     Trace,
+    TurnRefused,
     Usage,
     UserMessage,
+    check_trace,
     metric,
+    open_engine,
     reward,
 )
+from rollout_fsm.engine import Engine
 
 Act = Callable[[], Awaitable[object]]
 
@@ -54,13 +63,40 @@ class World:
     began: list[str] = field(factory=list)
     ended: list[str] = field(factory=list)
     left: list[str] = field(factory=list)
+    said: list[Sequence[Message] | None] = field(factory=list)
+    """What each segment was given."""
+    seen: list[Request] = field(factory=list)
+    """What the model was shown."""
+    state: str = ""
+    """Where the rollout that `play` ran ended."""
+    session: "ScriptedSession | None" = None
+    """The newest harness session, until the harness is cleaned up."""
+    runtime: "ScriptedRuntime | None" = None
+    """The newest runtime."""
+
+    async def note(self, event: str) -> object:
+        """Note the event and do what the script says, if it says anything; no checkpoint of its own."""
+        if event in self.script:
+            return await self.act(event)
+        self.began.append(event)
+        return None
+
+    @property
+    def exchange(self) -> Exchange:
+        """What the newest harness session was given."""
+        assert self.session is not None
+        return self.session.exchange
 
     async def act(self, event: str) -> object:
         """Note the event and do what the script says, else take one checkpoint."""
         self.began.append(event)
         try:
             act = self.script.get(event)
-            value = await act() if act is not None else await trio.lowlevel.checkpoint()
+            value: object = None
+            if act is None:
+                await trio.lowlevel.checkpoint()
+            else:
+                value = await act()
             self.ended.append(event)
             return value
         finally:
@@ -92,6 +128,7 @@ class ScriptedRuntime(Runtime):
         self.name = name
         self.killed = True
         self._stopped = False
+        world.runtime = self
 
     @property
     def stopped(self) -> bool:
@@ -104,11 +141,20 @@ class ScriptedRuntime(Runtime):
         self._stopped = True
         await self.world.act("runtime.stop")
 
-    async def run(self, argv: Sequence[str], **_: object) -> ProgramResult:  # type: ignore[override]
+    async def run(self, argv: Sequence[str], **_: object) -> ProgramResult:
         raise NotImplementedError(argv)
 
+    async def prepare_setup(self) -> None:
+        await self.world.note("runtime.prepare_setup")
+
+    async def prepare_execution(self, routes: Sequence[str]) -> None:
+        await self.world.note("runtime.prepare_execution")
+
+    async def alive(self) -> bool:
+        return await self.world.note("runtime.alive") is not False
+
     async def kill(self) -> bool:
-        return self.killed
+        return await self.world.note("runtime.kill") is not False and self.killed
 
     async def read(self, path: str) -> bytes:
         raise FileNotFoundError(path)
@@ -146,17 +192,23 @@ class ScriptedSession(HarnessSession):
 
     async def run(self, messages: Sequence[Message] | None) -> ProgramResult | None:
         self.world.began.append("segment")
+        self.world.said.append(messages)
         self.conversation += messages or ()
         if (act := self.world.script.get("segment")) is not None:
             result = await act()
             assert result is None or isinstance(result, ProgramResult)
             return result
         for turn in range(self.world.turns):
-            if turn:
-                self.conversation.append(UserMessage(f"go on {turn}"))
-            reply = await self.exchange.respond(Request(messages=self.conversation))
-            self.conversation.append(reply.message)
+            await self.turn(f"go on {turn}" if turn else None)
         return None
+
+    async def turn(self, said: str | None = None) -> Response:
+        """One model call, with the whole conversation and something new."""
+        if said is not None:
+            self.conversation.append(UserMessage(said))
+        reply = await self.exchange.respond(Request(messages=self.conversation))
+        self.conversation.append(reply.message)
+        return reply
 
     async def close(self) -> None:
         await self.world.act("session.close")
@@ -173,13 +225,15 @@ class ScriptedHarness(Harness):
         await self.world.act("harness.setup")
 
     async def open_session(self, exchange: Exchange) -> HarnessSession:
-        await self.world.act("session.open")
         session = ScriptedSession(self.world, exchange)
+        self.world.session = session
+        await self.world.act("session.open")
         self.sessions.append(session)
         return session
 
     async def cleanup(self, trace: Trace, runtime: Runtime) -> None:
         self.sessions.clear()
+        self.world.session = None
         await self.world.act("harness.cleanup")
 
 
@@ -192,6 +246,7 @@ class EchoModel(Model):
         self.world = world
 
     async def respond(self, request: Request, sampling: Sampling) -> Response:
+        self.world.seen.append(request)
         said = await self.world.act("model")
         if isinstance(said, Response):
             return said
@@ -199,11 +254,17 @@ class EchoModel(Model):
         return Response(message=AssistantMessage(text), usage=Usage(prompt_tokens=10, completion_tokens=5))
 
 
-def world_task(world: World, *, served: Sequence[str] = (), prompt: str | None = "hello") -> Task:
-    """A task of this world, with these tool servers, a reward and a metric."""
+class NoHooks:
+    """A task without further hooks."""
+
+
+def world_task(
+    world: World, *, served: Sequence[str] = (), prompt: str | None = "hello", hooks: type = NoHooks, **fields: Any
+) -> Task:
+    """A task of this world, with these tool servers, a reward and a metric; `hooks` is a class with further ones."""
 
     @frozen(kw_only=True)
-    class WorldTask(Task):
+    class WorldTask(hooks, Task):  # type: ignore[misc]
         async def setup(self, trace: Trace, runtime: Runtime) -> None:
             await world.act("task.setup")
 
@@ -223,4 +284,220 @@ def world_task(world: World, *, served: Sequence[str] = (), prompt: str | None =
             await world.act("score.steps")
             return float(trace.num_turns)
 
-    return WorldTask(prompt=prompt)
+    return WorldTask(prompt=prompt, **fields)
+
+
+Drive = Callable[[Rollout], Awaitable[object]]
+
+
+async def whole(rollout: Rollout) -> None:
+    """Open, one segment, close: a rollout as `Engine.run` drives it."""
+    if await rollout.open():
+        await rollout.step()
+    await rollout.close()
+
+
+def mint(engine: Engine, world: World, *, task: Task | None = None, borrowed: bool = False, **settings: Any) -> Rollout:
+    """A rollout of this world, not opened."""
+    given: dict[str, Any] = {
+        "harness": ScriptedHarness(world),
+        "model": EchoModel(world),
+        "runtime": ScriptedRuntime(world) if borrowed else lambda name: ScriptedRuntime(world, name),
+    }
+    return engine.rollout(world_task(world) if task is None else task, **{**given, **settings})
+
+
+async def play(world: World, *, drive: Drive = whole, **settings: Any) -> Trace:
+    """One rollout in an engine of its own; its trace, which conforms, with everything released (L70, L83)."""
+    async with open_engine(gateway=False) as engine:
+        rollout = mint(engine, world, **settings)
+        try:
+            await drive(rollout)
+        finally:
+            world.state = rollout.state
+    trace = rollout.trace
+    assert check_trace(trace) == []
+    if not settings.get("borrowed"):
+        assert world.unreleased() == []
+    return trace
+
+
+def events(world: World, *names: str) -> list[str]:
+    """Those events, in the order in which they began."""
+    return [event for event in world.began if event in names]
+
+
+def warnings(trace: Trace, *kinds: str) -> list[str]:
+    """The messages of the trace's warnings, of these kinds if any are named."""
+    return [warning.message for warning in trace.warnings if not kinds or warning.kind in kinds]
+
+
+def kinds(trace: Trace) -> list[str]:
+    """The kinds of the trace's warnings."""
+    return [warning.kind for warning in trace.warnings]
+
+
+def error_types(trace: Trace) -> list[str]:
+    """The types of the trace's errors, oldest first."""
+    return [error.type for error in trace.errors]
+
+
+# ---- what a party may be told to do
+
+
+def raises(kind: type[BaseException], *args: object) -> Act:
+    """Raise a fresh exception."""
+
+    async def act() -> object:
+        await trio.lowlevel.checkpoint()
+        raise kind(*args)
+
+    return act
+
+
+def returns(value: object) -> Act:
+    """Return something."""
+
+    async def act() -> object:
+        await trio.lowlevel.checkpoint()
+        return value
+
+    return act
+
+
+def sleeps(seconds: float, value: object = None) -> Act:
+    """Take a while."""
+
+    async def act() -> object:
+        await trio.sleep(seconds)
+        return value
+
+    return act
+
+
+async def swallows() -> None:
+    """Swallow an interruption and return as if nothing had been."""
+    try:
+        await trio.sleep_forever()
+    except trio.Cancelled:
+        return
+
+
+async def stray() -> None:
+    """Raise a Cancelled that was kept from an earlier cancellation."""
+    kept: list[trio.Cancelled] = []
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled as cancelled:
+            kept.append(cancelled)
+            raise
+    raise kept.pop()
+
+
+def at_once(*acts: Act) -> Act:
+    """Do several things side by side."""
+
+    async def act() -> object:
+        async with trio.open_nursery() as nursery:
+            for each in acts:
+                nursery.start_soon(each)
+        return None
+
+    return act
+
+
+# ---- a rollout in any state
+
+HELD_AT = {
+    "booting": "runtime.start",
+    "setup": "task.setup",
+    "stepping": "segment",
+    "stopping": "segment",
+    "closing": "session.close",
+    "finalizing": "finalize",
+    "scoring": "score.good",
+    "releasing": "harness.cleanup",
+    "discarding": "harness.cleanup",
+    "aborting": "harness.cleanup",
+}
+"""What does not return, in the states that have an activity."""
+RESTING = ("created", "waiting", "stopped", "failing")
+FINAL = ("completed", "failed", "aborted")
+STATES = (*RESTING, *HELD_AT, *FINAL)
+
+
+@define(eq=False)
+class Held:
+    """A rollout that is kept in a state."""
+
+    rollout: Rollout
+    world: World
+    gate: trio.Event = field(factory=trio.Event)
+    """Lets the running activity end."""
+    pending: list[object] = field(factory=list)
+    """What the verb in progress returned, or raised."""
+
+    async def drive(self, verb: str) -> None:
+        """Call a verb, and keep what comes of it."""
+        try:
+            self.pending.append(await getattr(self.rollout, verb)())
+        except Exception as raised:  # noqa: BLE001  (kept for the test to judge)
+            self.pending.append(raised)
+
+    async def refused(self) -> None:
+        """A segment whose turn is refused, and which then does not end."""
+        self.rollout.stop("enough")
+        with suppress(TurnRefused):
+            assert self.world.session is not None
+            await self.world.session.turn()
+        await self.gate.wait()
+
+
+_WAY: dict[str, tuple[str, ...]] = {
+    "created": (),
+    "booting": (),
+    "setup": (),
+    "stopped": ("open", "stop"),
+    "failing": ("open", "fail"),
+    "discarding": ("open", "fail"),
+    "completed": ("open", "close"),
+    "failed": ("open", "fail", "close"),
+    "aborted": ("open", "cancel"),
+}
+"""What is called, and ends, on the way to the state; by default `open`."""
+_LAST = {"booting": "open", "setup": "open", "stepping": "step", "stopping": "step", "aborting": "cancel"}
+"""What is called, and does not end; by default `close`."""
+
+
+@asynccontextmanager
+async def held_in(state: str, **settings: Any) -> AsyncIterator[Held]:
+    """A rollout that has a user, in that state; what it holds up is let go of at the end."""
+    world = World()
+    async with open_engine(gateway=False) as engine, trio.open_nursery() as nursery:
+        rollout = mint(engine, world, has_user=True, **settings)
+        held = Held(rollout, world)
+        for verb in _WAY.get(state, ("open",)):
+            if verb == "fail":
+                rollout.fail(OwnersError("the owner's"))
+            elif verb == "stop":
+                rollout.stop("enough")
+            else:
+                await getattr(rollout, verb)()
+        if state in HELD_AT:
+            world.script[HELD_AT[state]] = held.refused if state == "stopping" else held.gate.wait
+            nursery.start_soon(held.drive, _LAST.get(state, "close"))
+            await trio.testing.wait_all_tasks_blocked()
+        assert rollout.state == state
+        try:
+            yield held
+        finally:
+            held.gate.set()
+    assert rollout.is_final
+    assert check_trace(rollout.trace) == []
+    assert world.unreleased() == []
+
+
+class OwnersError(Exception):
+    """What the owner of a rollout reports."""

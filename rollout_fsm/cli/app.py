@@ -1,17 +1,25 @@
 """The commands by name, and what becomes of what they return or raise."""
 
+import signal
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App
-from cyclopts.exceptions import CycloptsError
+from cyclopts.exceptions import CycloptsError, UnknownCommandError
 
 from rollout_fsm.cli.faults import EXIT_INTERRUPTED, EXIT_UNWRITTEN, EXIT_USAGE, UsageError
 from rollout_fsm.cli.screen import Screen, open_screen
+from rollout_fsm.machine.exact import suggestion
 
 __all__ = ["make_app", "run_app"]
 
-SIGINT = 2
+COMMANDS = {
+    "run": "Run tasks, each as one rollout or several, and write their traces.",
+    "show": "Show one trace as a timeline.",
+    "check": "Prove the declared machine, or check that recorded traces are legal lives of it.",
+    "simulate": "Run scenarios in virtual time and print their outcomes as JSON.",
+    "diagram": "Draw the declared machine, or one rollout's path over it.",
+}
 
 
 def make_app(screen: Screen) -> App:
@@ -29,13 +37,7 @@ def make_app(screen: Screen) -> App:
         result_action="return_value",
         help_format="plaintext",
     )
-    for name, what in (
-        ("run", "Run tasks, each as one rollout or several, and write their traces."),
-        ("show", "Show one trace as a timeline."),
-        ("check", "Prove the declared machine, or check that recorded traces are legal lives of it."),
-        ("simulate", "Run scenarios in virtual time and print their outcomes as JSON."),
-        ("diagram", "Draw the declared machine, or one rollout's path over it."),
-    ):
+    for name, what in COMMANDS.items():
         app.command(f"rollout_fsm.cli.{name}:{name}", name=name, help=what)
     return app
 
@@ -46,6 +48,9 @@ def run_app(arguments: Sequence[str]) -> int:
     try:
         command = make_app(screen)(list(arguments))
         code = command(screen) if callable(command) else 0
+    except UnknownCommandError as error:
+        word = next(iter(error.unused_tokens or ()), "")
+        code = _refuse(screen, f"there is no command {word!r}{suggestion(word, COMMANDS)}")
     except CycloptsError as error:
         error.verbose = False
         code = _refuse(screen, str(error).rstrip("\n"))
@@ -53,7 +58,7 @@ def run_app(arguments: Sequence[str]) -> int:
         code = _refuse(screen, *error.lines)
     except KeyboardInterrupt:
         screen.complain("rollout-fsm: interrupted")
-        code = EXIT_INTERRUPTED + SIGINT
+        code = EXIT_INTERRUPTED + signal.SIGINT
     screen.flush()
     if code == 0 and (unwritten := screen.outlet.unwritten) is not None:
         screen.complain(f"rollout-fsm: standard output could not be written: {unwritten.strerror}")

@@ -29,7 +29,7 @@ _RENDERERS: Mapping[str, Callable[[Picture], str]] = {
 
 def diagram(
     *,
-    check: Annotated[bool, Parameter(negative="")] = False,
+    check: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     trace: Annotated[str | None, Parameter(metavar="TRACES#ID")] = None,
     output: Annotated[Path | None, Parameter(name=("--output", "-o"), metavar="PATH")] = None,
 ) -> Command:

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 
 import trio
 from attrs import define, field
-from rich.console import Group
+from rich.console import Console, Group
 from rich.live import Live
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -22,8 +23,9 @@ from rich.text import Text
 from rollout_fsm.cli.harmless import one_line
 from rollout_fsm.cli.numbers import clock, number
 from rollout_fsm.cli.screen import Screen
-from rollout_fsm.machine import load_machine
-from rollout_fsm.machine.vocabulary import GROUPS
+from rollout_fsm.machine import State
+from rollout_fsm.machine.lifecycle import lifecycle
+from rollout_fsm.machine.vocabulary import Group as StateGroup
 from rollout_fsm.reports.summary import Outcome, Summary
 from rollout_fsm.trace import Trace, TransitionRecord
 
@@ -35,7 +37,17 @@ INTERVAL = 0.1
 LINES = 200
 """About how many lines a run writes when nobody watches it on a terminal."""
 
-_COLOURS = {"opening": "cyan", "exchange": "green", "closing": "blue", "failure": "red", "cancellation": "yellow"}
+BAR = 36
+"""Columns of the bar."""
+
+_GROUPS: Mapping[StateGroup, tuple[str, str]] = {
+    "opening": ("opening", "cyan"),
+    "exchange": ("exchange", "green"),
+    "closing": ("closing", "blue"),
+    "failure": ("failure", "red"),
+    "cancellation": ("cancelled", "yellow"),
+}
+"""The label and the colour of each group of states."""
 
 
 @define(eq=False)
@@ -43,6 +55,8 @@ class Board:
     """Where every rollout of a run is: an observer of the engine."""
 
     total: int
+    most: int
+    """How many rollouts may run at once."""
     summary: Summary = field(factory=Summary)
     states: Counter[str] = field(factory=Counter)
     """How many rollouts are in each state that is not final."""
@@ -50,12 +64,12 @@ class Board:
     _finals: frozenset[str] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        states = load_machine().states.values()
+        states = lifecycle().declaration.states.values()
         self._finals = frozenset(state.name for state in states if state.kind == "final")
 
     def on_trace(self, trace: Trace) -> None:
         """A rollout was minted."""
-        self.states[load_machine().initial.name] += 1
+        self.states[lifecycle().declaration.initial.name] += 1
 
     def on_transition(self, trace: Trace, transition: TransitionRecord) -> None:
         """A rollout moved."""
@@ -108,42 +122,61 @@ class Lines:
         self.screen.say(one_line("  ".join(parts), 400))
 
 
-def picture(board: Board, name: str) -> Group:
-    """The board as it is now."""
+def picture(board: Board, name: str, width: int) -> Padding:
+    """The board as it is now, in so many columns."""
     done = Table.grid(padding=(0, 2))
-    bar = ProgressBar(total=max(1, board.total), completed=board.finished, width=40, complete_style="green")
     done.add_row(
         Text(one_line(name, 24), "bold"),
-        bar,
+        ProgressBar(total=max(1, board.total), completed=board.finished, width=BAR, complete_style="green"),
         Text(f"{board.finished} of {board.total}"),
         Text(clock(board.elapsed), "dim"),
     )
-    return Group(
-        Text(), done, Text(), Padding(_states(board.states), (0, 0, 0, 2)), Text(), _so_far(board.summary), Text()
-    )
+    states = _states(board.states, max(2, len(str(board.most))))
+    shown = states if _columns(states) < width else _few(board.states)
+    return Padding(Group(done, Text(), shown, Text(), _so_far(board.summary)), (1, 0, 1, 1))
 
 
-def _states(counts: Mapping[str, int]) -> Table:
-    states = [state for state in load_machine().states.values() if state.kind != "final"]
+def _states(counts: Mapping[str, int], digits: int) -> Table:
+    """Every state at its place; how many rollouts are in it."""
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(min_width=12)
-    for group in GROUPS:
-        cells = [
-            _state(state.name, counts.get(state.name, 0), _COLOURS[group]) for state in states if state.group == group
-        ]
-        grid.add_row(Text(group, "dim"), *cells)
+    for group, (label, colour) in _GROUPS.items():
+        members = [state.name for state in _unfinished_states() if state.group == group]
+        grid.add_row(Text(label, "dim"), *(_state(name, counts.get(name, 0), digits, colour) for name in members))
     return grid
 
 
-def _state(name: str, count: int, colour: str) -> Text:
-    text = Text.assemble((f"{name:<10}", "dim" if not count else ""), " ")
-    return text.append(f"{count:>4}" if count else "   ·", f"bold {colour}" if count else "dim")
+def _state(name: str, count: int, digits: int, colour: str) -> Table:
+    cell = Table.grid(expand=True, padding=(0, 1))
+    cell.add_column()
+    cell.add_column(justify="right", min_width=digits)
+    cell.add_row(
+        Text(name, "" if count else "dim"), Text(str(count) if count else "·", f"bold {colour}" if count else "dim")
+    )
+    return cell
+
+
+def _few(counts: Mapping[str, int]) -> Text:
+    """For a narrow terminal: the states in which rollouts are, in lifecycle order."""
+    text = Text()
+    for state in _unfinished_states():
+        if count := counts.get(state.name, 0):
+            text.append(f"{state.name} ", "dim").append(f"{count}  ", f"bold {_GROUPS[state.group][1]}")
+    return text
+
+
+def _columns(thing: Table) -> int:
+    console = Console(width=1000)
+    return Measurement.get(console, console.options, thing).maximum
+
+
+def _unfinished_states() -> list[State]:
+    return [state for state in lifecycle().declaration.states.values() if state.kind != "final"]
 
 
 def _so_far(summary: Summary) -> Text:
     reward = summary.reward
     said = "none yet" if reward.mean is None else f"{number(reward.mean)} in {reward.measured} of {reward.of}"
-    text = Text.assemble("  ", ("mean reward ", "dim"), (said, "bold" if reward.mean is not None else "dim"))
+    text = Text.assemble(("mean reward ", "dim"), (said, "bold" if reward.mean is not None else "dim"))
     if summary.not_ok:
         text.append("   ").append("not ok ", "dim").append(str(summary.not_ok), "bold red")
     return text
@@ -153,7 +186,7 @@ def _so_far(summary: Summary) -> Text:
 def live_picture(board: Board, screen: Screen, name: str) -> Iterator[Live]:
     """Within the block the picture is on the terminal; `keep_drawing` moves it. What others print comes above it."""
     live = Live(
-        picture(board, name),
+        picture(board, name, screen.out.width),
         console=screen.out,
         auto_refresh=False,
         transient=True,
@@ -169,7 +202,7 @@ async def keep_drawing(live: Live, board: Board, name: str) -> None:
     while True:
         now = (dict(board.states), board.finished, int(board.elapsed))
         if now != shown:
-            live.update(picture(board, name), refresh=True)
+            live.update(picture(board, name, live.console.width), refresh=True)
             shown = now
         await trio.sleep(INTERVAL)
 

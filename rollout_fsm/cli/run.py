@@ -33,8 +33,8 @@ def run(
     *,
     settings: Annotated[Settings | None, Parameter(name="*")] = None,
     config: Annotated[Path | None, Parameter(metavar="FILE")] = None,
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
-    verbose: Annotated[int, Parameter(name=("--verbose", "-v"), count=True)] = 0,
+    dry_run: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    verbose: Annotated[int, Parameter(name=("--verbose", "-v"), count=True, show_default=False)] = 0,
 ) -> Command:
     """Run tasks, each as one rollout or several, and write their traces.
 

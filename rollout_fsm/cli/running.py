@@ -38,7 +38,7 @@ class Ran:
 
 async def run_prepared(prepared: Prepared, screen: Screen) -> Ran:
     """Run it. Raises `UsageError` where folder, port or hooks turn out not to do; nothing is left of the run then."""
-    board = Board(prepared.total)
+    board = Board(prepared.total, most=min(prepared.total, prepared.settings.max_concurrent or prepared.total))
     say: Callable[[str], None] = screen.say if screen.live and screen.err_outlet.isatty() else screen.complain
     ran = Ran(board=board, interruption=Interruption(say, lambda: board.unfinished))
     refused: UsageError | None = None

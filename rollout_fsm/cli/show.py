@@ -30,7 +30,7 @@ def show(
     id: Annotated[str | None, Parameter(metavar="ID")] = None,
     /,
     *,
-    full: Annotated[bool, Parameter(negative="")] = False,
+    full: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> Command:
     """Show one trace as a timeline: every transition with its time and reason, the turns, rewards, metrics, errors,
     warnings.
@@ -104,9 +104,9 @@ def _head(trace: Trace) -> Iterator[Text]:
         ended.append(f", {one_line(outcome.stop_condition, 60)}", "")
     rows: list[tuple[str, Text | str]] = [("task", one_line(_task(trace), 100)), ("ended", ended)]
     config = trace.agent.config
-    agent = [str(config[name]) for name in ("harness", "model") if isinstance(config.get(name), str)]
-    runtime = (trace.agent.runtime or {}).get("type")
-    rows.insert(1, ("agent", one_line(" × ".join([*agent, *([str(runtime)] if runtime else [])]), 100)))
+    harness, runtime = config.get("harness"), (trace.agent.runtime or {}).get("type")
+    who = [harness.get("id") if isinstance(harness, dict) else harness, config.get("model"), runtime]
+    rows.insert(1, ("agent", one_line(" × ".join(part for part in who if isinstance(part, str)), 100)))
     rows.append(("reward", number(trace.reward)))
     tokens = f"{trace.num_input_tokens:,} in, {trace.num_output_tokens:,} out" if trace.usage else "unknown"
     rows.append(("turns", f"{trace.num_turns}, tokens {tokens}"))
@@ -125,16 +125,16 @@ def _story(trace: Trace, width: int | None) -> Iterator[Text]:
 
 
 def _transition(at: tuple[str, str], moment: Moment) -> Text:
-    line = Text.assemble(at, (f"{harmless(moment.who, keep=''):<14}", "cyan"), harmless(moment.text, keep=""))
+    line = Text.assemble(at, (f"{harmless(moment.who, keep=''):<14} ", "cyan"), harmless(moment.text, keep=""))
     return line.append(f"   {harmless(moment.note, keep='')}", "dim") if moment.note else line
 
 
 def _utterance(at: tuple[str, str], moment: Moment, width: int | None) -> Text:
     style = {"reply": "bold green", "failed call": "red", "tool": "magenta"}.get(moment.kind, "bold")
     note = one_line(moment.note, 80)
-    head = Text.assemble(at, "  ", (f"{one_line(moment.who, 40):<12}", style))
+    head = Text.assemble(at, "  ", (f"{one_line(moment.who, 40):<12} ", style))
     if width is None:
-        body = harmless(moment.text).replace("\n", "\n" + " " * 25)
+        body = harmless(moment.text).replace("\n", "\n" + " " * 26)
     else:
         room = width - head.cell_len - (len(note) + 3 if note else 0)
         body = one_line(moment.text, max(NARROWEST // 2, room))

@@ -54,7 +54,7 @@ class ChatHarness(Harness):
         return f"<ChatHarness tools={', '.join(self.tools) or 'none'}>"
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class _ChatSession(HarnessSession):
     _harness: ChatHarness
     _exchange: Exchange

@@ -14,7 +14,7 @@ from typing import NoReturn
 import trio
 from attrs import field, frozen
 
-from rollout_fsm.harnesses.shapes import MisfitError, Shape, shape_of, shown
+from rollout_fsm.harnesses.shapes import MisfitError, Shape, shape_of, spelling
 from rollout_fsm.machine.exact import suggestion
 from rollout_fsm.messages import JSON, Tool
 
@@ -138,7 +138,7 @@ def _shape(tool: str, parameter: inspect.Parameter) -> Shape:
 def _property(shape: Shape, parameter: inspect.Parameter) -> JSON:
     default = parameter.default
     if isinstance(default, Enum):
-        default = shown(default)
+        default = spelling(default)
     if isinstance(default, str | int | float):
         return {**shape.schema, "default": default}
     return dict(shape.schema)

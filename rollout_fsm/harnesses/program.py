@@ -72,7 +72,9 @@ class ProgramHarness(Harness):
 
     `files`: place in the workspace → a file or a folder of this machine (`Path`), or the content itself; copied at
     setup, without permissions. `multi_turn`: the program can go on with a conversation; it is then run again for each
-    segment, with the new messages as the prompt. `name`: what it is called; the program's name unless given.
+    segment, with the new messages as the prompt. The conversation before them is the branch that its last call was on:
+    a program that ends with a call on the side should keep its own notes in the workspace. `name`: what it is called;
+    the program's name unless given.
     """
 
     argv: tuple[str, ...] = field(converter=command)
@@ -113,7 +115,7 @@ def _read(place: str, content: File) -> list[tuple[str, bytes | str]]:
     return [(os.path.join(place, path.relative_to(content)), path.read_bytes()) for path in inside]
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class _ProgramSession(HarnessSession):
     _harness: ProgramHarness
     _exchange: Exchange
@@ -146,7 +148,10 @@ class _ProgramSession(HarnessSession):
         conversation = json.dumps([render_message(message) for message in self._conversation(new, first)])
         await exchange.runtime.write(values["conversation"], conversation)
         return await self._launch(
-            [self._filled(item, values, "the prompt as an argument") for item in argv],
+            [
+                self._filled(item, values, "the prompt as an argument" if "{prompt}" in item else "an argument")
+                for item in argv
+            ],
             env=self._environment(values),
             input=values["prompt"] if harness.prompt == "stdin" else None,
         )

@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from rollout_fsm.messages import JSON
 
-__all__ = ["MisfitError", "Shape", "shape_of", "shown"]
+__all__ = ["MisfitError", "Shape", "shape_of", "spelling"]
 
 SHOWN = 60
 """How many characters of a value that does not fit are shown."""
@@ -112,10 +112,10 @@ _SCALARS: Mapping[object, Shape] = {
 
 
 def _enum(enum: type[Enum]) -> Shape:
-    return _choice([(shown(member), member) for member in enum], f"a {enum.__name__}, one of")
+    return _choice([(spelling(member), member) for member in enum], f"a {enum.__name__}, one of")
 
 
-def shown(member: Enum) -> JSON:
+def spelling(member: Enum) -> JSON:
     """How a model spells an enum's member: by its value, if every member's is one that JSON has, else by its name."""
     by_value = all(isinstance(other.value, str | int | float) for other in type(member))
     value: JSON = member.value if by_value else member.name
@@ -188,9 +188,8 @@ def _described(shape: Shape, notes: Sequence[object]) -> Shape:
 
 
 def _misfit(value: JSON, where: str, expected: str) -> typing.NoReturn:
-    shown = repr(value)
-    shown = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
-    raise MisfitError(f"{where}: expected {expected}, got {shown}")
+    text = repr(value)
+    raise MisfitError(f"{where}: expected {expected}, got {text if len(text) <= SHOWN else f'{text[:SHOWN]}…'}")
 
 
 def _spelled(annotation: object) -> str:

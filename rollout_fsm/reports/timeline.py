@@ -10,7 +10,8 @@ from typing import Literal
 from attrs import frozen
 
 from rollout_fsm.graph import MessageNode
-from rollout_fsm.machine import Declaration, load_machine
+from rollout_fsm.machine import Declaration
+from rollout_fsm.machine.lifecycle import lifecycle
 from rollout_fsm.messages import AssistantMessage, ToolMessage
 from rollout_fsm.trace import ModelCall, Trace
 
@@ -38,7 +39,7 @@ def timeline(trace: Trace, declaration: Declaration | None = None) -> list[Momen
     Messages bear the time of their commit. Where that is the time of a transition too, the message was there before
     the segment was left, and after it was entered.
     """
-    machine = declaration or load_machine()
+    machine = declaration or lifecycle().declaration
     segments = {state.name for state in machine.states.values() if state.activity == "segment"}
     said = sorted(_said(trace), key=lambda moment: moment.at)
     moments: list[Moment] = []
@@ -106,7 +107,8 @@ def _called(message: ToolMessage, node: MessageNode, nodes: Sequence[MessageNode
 
 
 def _took(call: ModelCall) -> str:
-    parts = [] if call.time.end is None else [f"{call.time.duration:.2f} s"]
+    took = call.time.duration
+    parts = [] if call.time.end is None else [f"{took * 1000:.0f} ms" if took < 1 else f"{took:.1f} s"]
     if call.usage is not None:
         parts.append(f"{call.usage.input_tokens}+{call.usage.completion_tokens} tokens")
     if call.finish_reason == "length":

@@ -1,4 +1,4 @@
-"""What came of a play, as a record and as JSON: what the rollout did, what it asked of the world, what its trace has."""
+"""What came of a play, as a record and as JSON: what the rollout did, what it asked for, what its trace has."""
 
 from collections.abc import Mapping, Sequence
 

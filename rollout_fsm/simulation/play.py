@@ -1,4 +1,4 @@
-"""A play: one scenario on the real engine, in virtual time. Nothing real is started, nothing sleeps, times are exact."""
+"""A play: one scenario on the real engine, in virtual time. Nothing real is started, nothing sleeps."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack

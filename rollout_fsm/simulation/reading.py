@@ -103,10 +103,6 @@ def _contradictions(scenario: Scenario) -> Iterator[str]:
     for place, intercept in enumerate(scenario.intercepts):
         if intercept.boundary == "response" and intercept.action in ("add_message", "rewrite_history"):
             yield f"intercepts[{place}].action: {intercept.action!r} is for requests; a response has one message"
-    for place, segment in enumerate(scenario.segments):
-        for field, given in (("exit_after", segment.exit_after is not None), ("stagger", segment.stagger > 0)):
-            if given and not segment.parallel:
-                yield f"segments[{place}].{field}: only the calls of a parallel segment have it"
     for path, trigger in _triggers(scenario):
         yield from (f"{path}: {fault}" for fault in _unknown_name(scenario, trigger))
 
@@ -114,14 +110,14 @@ def _contradictions(scenario: Scenario) -> Iterator[str]:
 def _taken_names(scenario: Scenario) -> Iterator[str]:
     """A hook is a method: it needs a name that no other has, and that means nothing to the class."""
     taken: dict[str, str] = {}
-    for field in ("stops", "intercepts", "rewards", "metrics"):
-        for place, hook in enumerate(getattr(scenario, field)):
-            path = f"{field}[{place}].name"
+    for kind in ("stops", "intercepts", "rewards", "metrics"):
+        for place, hook in enumerate(getattr(scenario, kind)):
+            path = f"{kind}[{place}].name"
             if hasattr(Task, hook.name):
                 yield f"{path}: {hook.name!r} means something else to a task; choose another name"
             elif hook.name in taken:
                 yield f"{path}: {hook.name!r} is the name of {taken[hook.name]} too; a task has one hook of a name"
-            taken.setdefault(hook.name, f"{field}[{place}]")
+            taken.setdefault(hook.name, f"{kind}[{place}]")
     for place, metric in enumerate(scenario.harness_metrics):
         path, before = f"harness_metrics[{place}].name", scenario.harness_metrics[:place]
         if hasattr(Harness, metric.name):

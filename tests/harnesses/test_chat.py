@@ -325,6 +325,18 @@ async def test_a_tool_that_hangs_is_cut_off_at_the_end_of_the_agent_budget() -> 
     assert cancelled == ["hang", "hang"]
 
 
+async def test_ctrl_c_may_strike_in_a_tool_but_not_in_the_engine_around_it() -> None:
+    def plain() -> str:
+        return f"protected: {trio.lowlevel.currently_ki_protected()}"
+
+    async def later() -> str:
+        await trio.sleep(1)
+        return plain()
+
+    told = await chat([plain, later], [calling(("plain", ""), ("later", "")), "ok"])
+    assert told[2:4] == [("tool", "protected: False"), ("tool", "protected: False")]
+
+
 async def test_one_harness_serves_many_rollouts_at_once() -> None:
     async def pause(text: str) -> str:
         await trio.sleep(1)

@@ -28,6 +28,9 @@ class Corner(Enum):
     SOUTH_EAST = (1, 1)
 
 
+ARRAY_OF_UNITS: JSON = {"type": "array", "items": {"type": "object", "additionalProperties": {"enum": ["m", "in"]}}}
+
+
 async def called(function: Callable[..., object], **arguments: JSON) -> str:
     return await FunctionTool.of(function).call(json.dumps(arguments))
 
@@ -93,7 +96,7 @@ def test_a_model_is_shown_name_docstring_and_annotations() -> None:
         (Corner, {"enum": ["NORTH_WEST", "SOUTH_EAST"]}, "SOUTH_EAST", Corner.SOUTH_EAST),
         (Any, {}, {"a": [None]}, {"a": [None]}),
         (Annotated[int, "how many"], {"type": "integer", "description": "how many"}, 1, 1),
-        (list[list[Unit]], {"type": "array", "items": {"type": "array", "items": {"enum": ["m", "in"]}}}, [["m"]], [[Unit.METRE]]),
+        (list[dict[str, Unit]], ARRAY_OF_UNITS, [{"a": "m"}], [{"a": Unit.METRE}]),
     ],
 )  # fmt: skip
 async def test_a_value_of_an_annotation_arrives_as_the_function_expects_it(
