@@ -7,6 +7,7 @@ in which order. `play` runs one rollout whole, `mint` only makes it, `held_in` b
 there; what they end is checked against the declaration.
 """
 
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -73,6 +74,15 @@ class World:
     """The newest harness session, until the harness is cleaned up."""
     runtime: "ScriptedRuntime | None" = None
     """The newest runtime."""
+    minted: "weakref.ref[Rollout] | None" = None
+    """The newest rollout; held weakly, since what it leaves behind is tested."""
+
+    @property
+    def rollout(self) -> Rollout:
+        """The newest rollout."""
+        rollout = None if self.minted is None else self.minted()
+        assert rollout is not None
+        return rollout
 
     async def note(self, event: str) -> object:
         """Note the event and do what the script says, if it says anything; no checkpoint of its own."""
@@ -233,8 +243,10 @@ class ScriptedHarness(Harness):
 
     async def cleanup(self, trace: Trace, runtime: Runtime) -> None:
         self.sessions.clear()
-        self.world.session = None
-        await self.world.act("harness.cleanup")
+        try:
+            await self.world.act("harness.cleanup")
+        finally:
+            self.world.session = None
 
 
 class EchoModel(Model):
@@ -304,7 +316,9 @@ def mint(engine: Engine, world: World, *, task: Task | None = None, borrowed: bo
         "model": EchoModel(world),
         "runtime": ScriptedRuntime(world) if borrowed else lambda name: ScriptedRuntime(world, name),
     }
-    return engine.rollout(world_task(world) if task is None else task, **{**given, **settings})
+    rollout = engine.rollout(world_task(world) if task is None else task, **{**given, **settings})
+    world.minted = weakref.ref(rollout)
+    return rollout
 
 
 async def play(world: World, *, drive: Drive = whole, **settings: Any) -> Trace:

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import trio
@@ -335,13 +336,14 @@ def processes_with(token: str) -> list[str]:
 
 
 async def test_a_program_that_hangs_is_killed_at_the_end_of_the_agent_budget() -> None:
-    harness = ProgramHarness(["sleep", "86399.25"], prompt="stdin")
+    token = f"86399.{uuid4().int}"
+    harness = ProgramHarness(["sleep", token], prompt="stdin")
     trace = await run(harness, ScriptedModel([]), Task(prompt="hi"), timeouts=RolloutTimeouts(agent=0.2))
     kind, message = failure(trace)
     assert kind == "HarnessError"
     assert message.startswith("agent timeout: ")
     assert trace.warnings == []
-    assert processes_with("86399.25") == []
+    assert processes_with(token) == []
 
 
 async def test_a_program_that_goes_on_after_a_refusal_is_cut_off_and_the_rollout_is_stopped() -> None:
@@ -351,15 +353,16 @@ try:
 except urllib.error.HTTPError:
     time.sleep(86399.5)
 """
+    token = uuid4().hex
     trace = await run(
-        program(body, "86399.5"),
+        program(body, token),
         ScriptedModel([]),
         Task(prompt="hi"),
         limits=RolloutLimits(max_turns=0),
         timeouts=RolloutTimeouts(drain=0.1),
     )
     assert ending(trace) == (True, "max_turns", [], [])
-    assert processes_with("86399.5") == []
+    assert processes_with(token) == []
 
 
 async def test_a_program_that_is_not_there_is_named() -> None:
