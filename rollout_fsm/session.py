@@ -173,15 +173,26 @@ class Session:
 
         Raises what the harness raised. A failing hook interrupts it (L35).
         """
+        value: object = None
+        error: BaseException | None = None
         with segment.interrupt:
             async with trio.open_nursery() as nursery:
                 segment.nursery = nursery
                 try:
-                    return await run()
+                    value = await run()
+                except GeneratorExit:
+                    raise
+                except BaseException as raised:  # noqa: BLE001  (raised again: the nursery would swallow a stray Cancelled)
+                    error = raised
                 finally:
                     segment.nursery = None
                     nursery.cancel_scope.cancel()
-        return None
+            try:
+                if error is not None:
+                    raise error
+            finally:
+                error = None  # a frame that keeps an exception is kept by it
+        return value
 
     async def intercept(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Pass messages through the request interceptors before the harness sees them (L6). Raises `TaskError`."""

@@ -63,6 +63,7 @@ async def segment(world: World) -> Outcome:
 async def _ended(world: World, running: Segment, result: object, error: BaseException | None) -> Outcome:
     """What the end of the harness's run amounts to, in the order of L35, L20, L16, L41, L19."""
     stopping = not running.owner.asks_stops
+    own: list[BaseException] | None = None
     try:
         if error is not None and (interrupts(error) or not plain(error)):
             raise error
@@ -71,18 +72,16 @@ async def _ended(world: World, running: Segment, result: object, error: BaseExce
         if error is None and result is not None and not isinstance(result, ProgramResult):
             wrong = f"the session's run() returned {type(result).__name__}; it returns a ProgramResult or None"
             return Outcome(trigger="errored", failures=[Failure(error=record(HarnessError(wrong)))])
-        refused_on = error is not None and all(isinstance(leaf, TurnRefused) for leaf in plain(error))
         if stopping:
-            if error is None or refused_on:
-                return Outcome(trigger="segment_ended")
-            raise error
-        exit_failure = _exit_failure(result) if isinstance(result, ProgramResult) else None
+            own = [leaf for leaf in plain(error) if not isinstance(leaf, TurnRefused)]
+            return Outcome(trigger="errored", failures=world.blame.of(own)) if own else Outcome(trigger="segment_ended")
+        exit_failure = _exit_failure(world.plan.harness.name, result) if isinstance(result, ProgramResult) else None
         if running.model_failure is not None:
             return _model_failed(running.model_failure, exit_failure, error)
         if error is not None:
             raise error
     finally:
-        error = None
+        error = own = None
     if exit_failure is not None:
         if not await _answers(world):
             box = f"the runtime {world.present_runtime.name!r} was found dead after this: {exit_failure.message}"
@@ -94,13 +93,13 @@ async def _ended(world: World, running: Segment, result: object, error: BaseExce
     return Outcome(trigger="segment_ended")
 
 
-def _exit_failure(result: ProgramResult) -> ErrorRecord | None:
+def _exit_failure(harness: str, result: ProgramResult) -> ErrorRecord | None:
     """The failure that a program's exit status is; None for zero (L41)."""
     if result.exit_code == 0:
         return None
     said = (result.stderr.strip() or result.stdout.strip())[-TAIL:]
     tail = f"; the end of its output:\n{said}" if said else " and said nothing"
-    return record(HarnessError(f"the harness program exited with {result.exit_code}{tail}"))
+    return record(HarnessError(f"the program of harness {harness!r} exited with {result.exit_code}{tail}"))
 
 
 def _model_failed(failure: ErrorRecord, exit_failure: ErrorRecord | None, error: BaseException | None) -> Outcome:

@@ -49,11 +49,17 @@ def simulate(scenario: "Scenario | Mapping[str, Any] | str | Path", *, task: Tas
 
 
 async def _play(scenario: Scenario, task: Task | None) -> SimulatedOutcome:
+    refused: TypeError | None = None
     with trio.move_on_after(HORIZON) as horizon:
         async with open_engine(gateway=False) as engine, trio.open_nursery() as nursery:
             stage = Stage(scenario, Timeline(nursery))
-            played = await _Play(stage, engine, task).play()
+            try:
+                played = await _Play(stage, engine, task).play()
+            except TypeError as error:  # raised below, outside of the nursery, which would make a group of it
+                refused = error
             nursery.cancel_scope.cancel()
+    if refused is not None:
+        raise refused
     if horizon.cancelled_caught:
         raise RuntimeError(f"the play did not end: after {HORIZON:g} virtual seconds everything still waits")
     return played
@@ -80,7 +86,9 @@ class _Play:
     task: Task | None
     driver: Driver = field(init=False)
     borrowed: ScriptedRuntime | None = field(init=False, default=None)
-    returns: list[tuple[str, Returned]] = field(init=False, factory=list)
+    returns: list[tuple[float, int, str, Returned]] = field(init=False, factory=list)
+    """What calls of other tasks returned: when, which of them in the order in which they were made, the verb, what."""
+    made: int = field(init=False, default=0)
     pending: int = field(init=False, default=0)
     """Calls of other tasks that were made and have not returned."""
     returned: trio.Event = field(init=False, factory=trio.Event)
@@ -106,7 +114,8 @@ class _Play:
         while self.pending:
             self.returned = trio.Event()
             await self.returned.wait()
-        came = outcome(stage, driver, evolve(ending, other_returns=list(self.returns)))
+        others = [(verb, returned) for _, _, verb, returned in sorted(self.returns, key=lambda one: one[:2])]
+        came = outcome(stage, driver, evolve(ending, other_returns=others))
         await trio.sleep(AFTERMATH)
         return evolve(came, mutated_after_return=trace_to_json(trace) != before)
 
@@ -160,7 +169,7 @@ class _Play:
             timeline.plan(trigger, scope.cancel)
 
     def _another_task(self, verb: str) -> Callable[[], None]:
-        rollout = self.driver.rollout
+        rollout, timeline = self.driver.rollout, self.stage.timeline
 
         async def close() -> Returned:
             return "trace" if await rollout.close() is rollout.trace else "another trace"
@@ -176,20 +185,21 @@ class _Play:
             "fail": fail,
         }
 
-        async def call() -> None:
+        async def call(number: int) -> None:
             try:
                 returned: Returned = await verbs[verb]()
             except trio.Cancelled:
                 raise
             except BaseException as error:  # noqa: BLE001  (an outcome, whatever it is)
                 returned = raised(error)
-            self.returns.append((verb, returned))
+            self.returns.append((timeline.now, number, verb, returned))
             self.pending -= 1
             if not self.pending:
                 self.returned.set()
 
         def make() -> None:
             self.pending += 1
-            self.stage.timeline.call(call)
+            self.made += 1
+            timeline.call(partial(call, self.made))
 
         return make

@@ -133,18 +133,24 @@ class Program:
         script, answers = self.script, list[Answer]()
         left = trio.CancelScope()
 
+        def stays() -> bool:
+            return script.ignore_refusal and any(answer.refused for answer in answers)
+
+        def leave() -> None:
+            if not stays():
+                left.cancel()
+
         async def call() -> None:
+            # The tasks are started in one go and none is of a certain call, so that the calls are made in their order.
             place, self._made = self._made, self._made + 1
             await self.stage.timeline.spend(place * script.stagger)
             answers.append(await self._branch(place, script.turns[place]))
 
-        with left, self.stage.timeline.alarm(script.exit_after, left.cancel):
+        with left, self.stage.timeline.alarm(script.exit_after, leave):
             async with trio.open_nursery() as nursery:
                 for _ in script.turns:
                     nursery.start_soon(call)
-            if script.ignore_refusal and any(answer.refused for answer in answers):
-                await self.stage.timeline.spend(FOREVER)
-            if script.exit_after is None:
+            if script.exit_after is None and not stays():
                 return self._after(answers)
             await self.stage.timeline.spend(FOREVER)
         return script.exit_code
@@ -155,7 +161,8 @@ class Program:
         return await self.caller.ask(label, turn, [*said, UserMessage(f"subtask {place}")])
 
     def _after(self, answers: Sequence[Answer]) -> int | None:
-        """The exit status once all are answered."""
-        if all(answer.status == OK for answer in answers):
+        """The exit status once all are answered; None if it goes on to its end."""
+        on_error = self.script.on_error
+        if on_error == "continue" or all(answer.status == OK for answer in answers):
             return None
-        return 1 if self.script.on_error is None else 0
+        return 1 if on_error is None else 0

@@ -7,6 +7,7 @@ raises. So the outcome of a scenario does not depend on the order in which the e
 """
 
 import math
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
@@ -36,8 +37,8 @@ class Timeline:
     _due: list[tuple[float, int, Callable[[], None]]] = field(factory=list)
     """What happens at a known time: a heap; at one instant what was planned first comes first."""
     _planned: int = 0
-    _starting: int = 0
-    """Calls of other tasks that were made, but have not begun to run."""
+    _starting: deque[Callable[[], Awaitable[None]]] = field(factory=deque)
+    """What other tasks are to do, but have not begun: oldest first, whichever task comes to run first."""
 
     @property
     def now(self) -> float:
@@ -93,8 +94,8 @@ class Timeline:
 
     def call(self, work: Callable[[], Awaitable[None]]) -> None:
         """Another task does this, beginning now."""
-        self._starting += 1
-        self.nursery.start_soon(self._begin, work)
+        self._starting.append(work)
+        self.nursery.start_soon(self._begin)
 
     @contextmanager
     def alarm(self, delay: float | None, act: Callable[[], object]) -> Iterator[None]:
@@ -116,8 +117,8 @@ class Timeline:
             if not scope.cancel_called:
                 act()
 
-    async def _begin(self, work: Callable[[], Awaitable[None]]) -> None:
-        self._starting -= 1
+    async def _begin(self) -> None:
+        work = self._starting.popleft()
         await work()
 
     def _plan_at(self, time: float, act: Callable[[], None]) -> None:
