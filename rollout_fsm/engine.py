@@ -78,7 +78,7 @@ class Engine:
     """Runs rollouts. Made by `open_engine`, used inside its `async with`."""
 
     _folder: RunFolder | None
-    _run_name: str | None
+    _run_info: RunInfo
     _host: str
     _port: int
     _with_gateway: bool
@@ -92,10 +92,6 @@ class Engine:
     """Whether rollouts may be minted: inside the block, until it is left."""
     _unwritten: "WeakValueDictionary[str, trio.Event]" = field(init=False, factory=WeakValueDictionary)
     """Finished traces on their way to the file, by id; the writer holds them."""
-    _run_info: RunInfo = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._run_info = RunInfo(id=uuid.uuid4().hex, name=self._run_name)
 
     # ---- rollouts
 
@@ -200,8 +196,10 @@ class Engine:
         if problem is not None:
             self._nursery.cancel_scope.cancel()
             await self._manager.__aexit__(None, None, None)
+            if self._folder is not None:
+                self._folder.abandon()
             try:
-                raise problem
+                raise bare(problem)
             finally:
                 problem = None
         self._services, self._open = services, True
@@ -216,15 +214,15 @@ class Engine:
         raised = await shielded(self._shut_down, name="leaving the engine")
         try:
             try:
-                await self._manager.__aexit__(kind, error, traceback)
-            except BaseExceptionGroup as group:
-                if error is None or len(group.exceptions) != 1 or group.exceptions[0] is not error:
+                await self._manager.__aexit__(None, None, None)  # the block's own exception would come out in a group
+            except trio.Cancelled:
+                if error is None:
                     raise
             if raised is not None and (error is None or interrupts(raised)):
                 raise bare(raised)
-            return False  # the block's own exception, out of the group that a nursery makes of it
+            return False
         finally:
-            del error, raised, traceback  # a frame that keeps an exception is kept by it
+            del error, raised  # a frame that keeps an exception is kept by it
 
     async def _shut_down(self) -> None:
         while self._live:
@@ -300,6 +298,7 @@ def open_engine(
     *,
     output_dir: str | Path | None = None,
     run_name: str | None = None,
+    run_id: str | None = None,
     host: str = "127.0.0.1",
     port: int = 0,
     observers: Sequence[object] = (),
@@ -307,14 +306,15 @@ def open_engine(
 ) -> Engine:
     """An engine, for `async with`. Leaving it cancels what is not final and waits for its release (L75).
 
-    `output_dir`: finished traces go to its `traces.jsonl`; without it nothing is written. `host`, `port`: where the
+    `output_dir`: finished traces go to its `traces.jsonl`; without it nothing is written.
+    `run_name` and `run_id` (uuid4 hex unless given) stand on every trace. `host`, `port`: where the
     gateway listens, 0 takes a free port; `gateway=False` for harnesses in this process only. `observers` have any of
     `on_trace(trace)`, `on_transition(trace, transition)`, `on_finished(trace)`. Entering raises `OSError` for a port in
     use or a folder that cannot be written, `FileExistsError` for a folder that already holds a run.
     """
     return Engine(
         RunFolder(Path(output_dir)) if output_dir is not None else None,
-        run_name,
+        RunInfo(id=run_id or uuid.uuid4().hex, name=run_name),
         host,
         port,
         gateway,

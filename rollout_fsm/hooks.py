@@ -193,7 +193,8 @@ def _discover(owner: type) -> Iterable[Hook]:
         function = inspect.getattr_static(
             owner, name, None
         )  # the most derived one; an undecorated override hides the rest
-        if isinstance(mark := getattr(function, _MARK, None), _Mark):
+        inner = getattr(function, "__func__", None) or getattr(function, "fget", None)
+        if isinstance(mark := getattr(function, _MARK, None) or getattr(inner, _MARK, None), _Mark):
             if not inspect.isfunction(function):
                 raise TypeError(
                     f"@{mark.kind} {_where(owner, name)}: a hook is a method, not a {type(function).__name__}"

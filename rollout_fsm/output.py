@@ -51,6 +51,12 @@ class RunFolder:
         assert self._file is not None
         self._file.append(trace)
 
+    def abandon(self) -> None:
+        """Undo `open`: the run never began, so its file must not be taken for one."""
+        self.close()
+        if self.traces.stat().st_size == 0:
+            self.traces.unlink()
+
     def close(self) -> None:
         """Let go of the file."""
         if self._file is not None:

@@ -27,7 +27,7 @@ from rollout_fsm.facts import RolloutFacts
 from rollout_fsm.machine.declaration import Row, State
 from rollout_fsm.machine.lifecycle import Lifecycle, lifecycle
 from rollout_fsm.messages import Message, as_messages
-from rollout_fsm.outcome import Failure, Interrupt, Outcome, interrupts, judge
+from rollout_fsm.outcome import Failure, Interrupt, Outcome, bare, interrupts, judge
 from rollout_fsm.phases import ACTIVE, SHIELDED
 from rollout_fsm.phases.segment import leave_early
 from rollout_fsm.plan import Plan
@@ -72,8 +72,6 @@ class Rollout:
     """Of the running activity, for a `cancel()` from elsewhere."""
     _cancel_asked: bool = field(init=False, default=False)
     """Whether `cancel()` has asked; it is never taken back."""
-    _caller_cancelled: bool = field(init=False, default=False)
-    """Whether the call in progress has met its caller's cancellation."""
     _struck: list[Interrupt] = field(init=False, factory=list)
     """KeyboardInterrupts and SystemExits to be raised at the end of the call."""
     _blamed: list[BaseException] = field(init=False, factory=list)
@@ -261,16 +259,15 @@ class Rollout:
         if self._declared.activity is not None:
             self._world.said = said
             self._settled = settled = trio.Event()
-            self._caller_cancelled = False
             try:
                 await self._run()
             finally:
                 self._settled = self._scope = None
                 settled.set()
-        else:
+        elif not self._blamed:
             await trio.lowlevel.cancel_shielded_checkpoint()
-        if self._blamed or self._struck or self._caller_cancelled:
-            await self._raise()
+            return
+        await self._raise()
 
     async def _run(self) -> None:
         while (state := self._declared).activity is not None:
@@ -342,7 +339,7 @@ class Rollout:
         self._world.holdings.struck.clear()
         if raised is not None and not interrupts(raised):
             log.error("a bug of the engine in rollout %s, state %s", self.trace.id, self.state, exc_info=raised)
-            self._blamed.append(raised)
+            self._blamed.append(bare(raised))
         raised = None
         (trigger,) = self._machine.legal[state.name]
         return Outcome(trigger=trigger)
@@ -417,8 +414,7 @@ class Rollout:
 
     def _cancelled(self) -> bool:
         """Questions 1 and 2 of L14a: is the caller cancelled, or was it interrupted; did `cancel()` ask?"""
-        self._caller_cancelled = self._caller_cancelled or _caller_cancelled()
-        return self._caller_cancelled or bool(self._struck) or self._cancel_asked
+        return _caller_cancelled() or bool(self._struck) or self._cancel_asked
 
     def _limit(self, state: State) -> float:
         """Seconds that the state may take (L2, L12)."""
@@ -452,7 +448,7 @@ class Rollout:
         try:
             for interrupt in struck:
                 raise interrupt
-            if self._caller_cancelled and self._declared.group == "cancellation":
+            if self._declared.group == "cancellation" and _caller_cancelled():
                 await trio.lowlevel.checkpoint()
             for bug in blamed:
                 raise bug

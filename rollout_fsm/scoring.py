@@ -144,8 +144,8 @@ class Scoring:
                     raise TaskError(
                         f"{signal.said} gives {name!r}, which {other.said} already gave; rename one of them"
                     )
-        except TaskError as refused:
-            self.failures.append(Failure(error=record(refused), stands=True))
+        except Exception as refused:  # noqa: BLE001  (what a signal returned is foreign code, too)
+            self.failures.append(Failure(error=record(attribute(refused, TaskError, signal.said)), stands=True))
             return
         if signal.name not in numbers and (place, signal.name) not in self._given:
             self.trace.metrics.pop(signal.name, None) if signal.kind == "metric" else self.trace.rewards.pop(
@@ -164,7 +164,7 @@ def _numbers(signal: Signal, value: object) -> dict[str, float]:
     values: Mapping[object, object] = value if isinstance(value, Mapping) else {signal.name: value}
     numbers: dict[str, float] = {}
     for name, number in values.items():
-        finite = _finite(number)
+        finite = _finite(number, signal.weight)
         if finite is None or not isinstance(name, str):
             what = f"{name!r}: {number!r}" if isinstance(value, Mapping) else repr(number)
             raise TaskError(
@@ -174,14 +174,14 @@ def _numbers(signal: Signal, value: object) -> dict[str, float]:
     return numbers
 
 
-def _finite(number: object) -> float | None:
-    """The number as a float, an exact whole one as it is; None if it is not a finite number. True counts as 1."""
+def _finite(number: object, weight: float) -> float | None:
+    """The number as a float, a whole one as it is; None if it, or what it adds, is not finite. True counts as 1."""
     if not isinstance(number, Real):
         return None
     try:
         as_float = float(number)
     except OverflowError:
         return None
-    if not math.isfinite(as_float):
+    if not math.isfinite(as_float) or not math.isfinite(as_float * weight):
         return None
     return number if isinstance(number, int) and not isinstance(number, bool) else as_float

@@ -79,9 +79,9 @@ class EngineServices:
 
     async def start(self, *, host: str, port: int, gateway: bool) -> None:
         """Start what every rollout may need. Raises `OSError` where the gateway cannot listen."""
-        self.nursery.start_soon(self._watch)
         if gateway:
             self.gateway = await self.nursery.start(self._serve, host, port)
+        self.nursery.start_soon(self._watch)
         if self.sink is not None:
             self._unwritten, unwritten = trio.open_memory_channel[tuple[Trace, trio.Event]](float("inf"))
             self.nursery.start_soon(self._write, unwritten, self.sink)

@@ -196,21 +196,40 @@ def test_a_harness_has_metrics_only(kind: str) -> None:
         harness_metrics(class_with(kind, function, ScriptedHarness)(World()))
 
 
-@pytest.mark.parametrize("wrap", [staticmethod, classmethod, property])
-def test_a_hook_is_a_method(wrap: Any) -> None:
+def decorated_outside(wrap: Any) -> type:
+    class Odd(Task):
+        @stop
+        @wrap
+        def odd(self, trace: Trace) -> bool:
+            return False
+
+    return Odd
+
+
+def decorated_inside(wrap: Any) -> type:
     class Odd(Task):
         @wrap
         @stop
         def odd(self, trace: Trace) -> bool:
             return False
 
-    try:
-        hooks = Hooks.of(Odd(), reserved=())
-    except TypeError as error:
-        assert "odd" in str(error)
-    else:
-        assert wrap is property  # a property passes no mark on, and is no hook
-        assert hooks.trace_stops == ()
+    return Odd
+
+
+@pytest.mark.parametrize(
+    ("make", "wrap"),
+    [
+        (decorated_outside, staticmethod),
+        (decorated_outside, classmethod),
+        *(
+            pytest.param(decorated_inside, wrap, marks=pytest.mark.xfail(reason="L30, L31"))
+            for wrap in (staticmethod, classmethod, property)
+        ),
+    ],
+)
+def test_a_hook_is_a_method(make: Callable[[Any], type], wrap: Any) -> None:
+    with pytest.raises(TypeError, match=r"Odd\.odd"):
+        Hooks.of(make(wrap)(), reserved=())
 
 
 # ---- discovery

@@ -44,16 +44,16 @@ async def run_prepared(prepared: Prepared, screen: Screen) -> Ran:
     refused: UsageError | None = None
     with ExitStack() as shown:
         live = shown.enter_context(live_picture(board, screen, prepared.name)) if screen.live else None
+        watch = shown.enter_context(ran.interruption.receiving())
         async with trio.open_nursery() as nursery:
-            with ran.interruption.receiving() as watch:
-                nursery.start_soon(watch)
-                if live is not None:
-                    nursery.start_soon(keep_drawing, live, board, prepared.name)
-                with ran.interruption.scope:
-                    try:
-                        await _run(prepared, ran, [board] if live is not None else [board, Lines(board, screen)])
-                    except UsageError as error:
-                        refused = error
+            nursery.start_soon(watch)
+            if live is not None:
+                nursery.start_soon(keep_drawing, live, board, prepared.name)
+            with ran.interruption.scope:
+                try:
+                    await _run(prepared, ran, [board] if live is not None else [board, Lines(board, screen)])
+                except UsageError as error:
+                    refused = error
             nursery.cancel_scope.cancel()
     ran.seconds = board.elapsed
     if refused is not None:

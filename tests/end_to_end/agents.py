@@ -5,6 +5,7 @@ model are seen to behave alike.
 """
 
 import json
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated
 
@@ -15,19 +16,20 @@ from rollout_fsm.example import example_harness
 from rollout_fsm.example.program import calculate
 
 CLIENT = """
-import http.client, json, os, sys, urllib.parse
+import json, os, socket, sys
 
-BASE = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
+HOST, PORT = os.environ["OPENAI_BASE_URL"].removeprefix("http://").removesuffix("/v1").split(":")
 
 def post(messages):
-    # One call: the status, and the document that came.
-    connection = http.client.HTTPConnection(BASE.hostname, BASE.port)
-    head = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"}
-    connection.request("POST", BASE.path + "/chat/completions", json.dumps({"messages": messages}), head)
-    answer = connection.getresponse()
-    document = json.loads(answer.read())
-    connection.close()
-    return answer.status, document
+    # One call: the status, and the document that came. A client of its own starts faster than the library's.
+    body = json.dumps({"messages": messages}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\\r\\nHost: {HOST}\\r\\nContent-Length: {len(body)}\\r\\n"
+    head += f"Authorization: Bearer {os.environ['OPENAI_API_KEY']}\\r\\nConnection: close\\r\\n\\r\\n"
+    with socket.create_connection((HOST, int(PORT))) as connection:
+        connection.sendall(head.encode() + body)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, body = answer.partition(b"\\r\\n\\r\\n")
+    return int(head.split()[1]), json.loads(body)
 
 def ask(messages):
     # One turn: the reply joins the messages. The program ends where there is none.
@@ -60,7 +62,7 @@ def agent(body: str, *, before: str = "", env: dict[str, str] | None = None, mul
     argument.
     """
     return ProgramHarness(
-        ["sh", "-c", before + 'exec "$0" -I agent.py "$1"', "{python}", "{prompt}"],
+        ["sh", "-c", before + 'exec "$0" -I -S agent.py "$1"', "{python}", "{prompt}"],
         files={"agent.py": CLIENT + body},
         env=env or {},
         multi_turn=multi_turn,
@@ -73,7 +75,10 @@ async def calculator(expression: Annotated[str, "such as (2 + 3) * 4"]) -> int |
     return calculate(expression)
 
 
-HARNESSES = {"program": example_harness, "in process": lambda: ChatHarness([calculator])}
+HARNESSES: Mapping[str, Callable[[], Harness]] = {
+    "program": example_harness,
+    "in process": lambda: ChatHarness([calculator]),
+}
 """The example's harness program, and the same loop in this process."""
 
 

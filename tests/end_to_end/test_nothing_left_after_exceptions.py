@@ -88,12 +88,12 @@ async def run_into(trap: str, harness: Harness) -> tuple[Ending, str]:
             model=trapped_model(trap),
             runtime=trapped_boxes(trap),
         )
-    said = [problem.message for problem in (*trace.errors, *trace.warnings)]
+    said = [error.message for error in trace.errors] + [warning.message for warning in trace.warnings]
     return ending(trace), "; ".join(said)
 
 
 @pytest.mark.parametrize("harness", KINDS.values(), ids=KINDS)
-@pytest.mark.parametrize(("trap", "expected"), {**TASKS, **OTHERS}.items(), ids={**TASKS, **OTHERS})
+@pytest.mark.parametrize(("trap", "expected"), [*TASKS.items(), *OTHERS.items()], ids=[*TASKS, *OTHERS])
 async def test_an_exception_is_told_and_nothing_is_left(
     trap: str, expected: Ending, harness: Callable[[], Harness]
 ) -> None:
@@ -138,7 +138,7 @@ async def test_failing_rollouts_do_not_disturb_their_siblings() -> None:
         open_engine() as engine,
         engine.run_all(
             [TrappedTask(prompt="go", trap=trap) for trap in traps],
-            harness=program(),
+            harness=agent(TWO_TURNS),
             model=trapped_model(""),
             runtime=QUICK,
             max_concurrent=8,

@@ -63,7 +63,7 @@ class Watched:
         return self.most > 1
 
 
-@pytest.fixture(params=AGENTS.values(), ids=AGENTS)
+@pytest.fixture(params=list(AGENTS.values()), ids=list(AGENTS))
 def before(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -245,6 +245,13 @@ async def run(engine: Engine, busy: Busy) -> None:
     )
 
 
+async def beside(end: Callable[[], Awaitable[None]], engine: Engine, busy: Busy) -> None:
+    """Run a rollout in this task while another task puts an end to it."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(end)
+        await run(engine, busy)
+
+
 class Kept:
     """Keeps the finished traces."""
 
@@ -263,11 +270,12 @@ async def by_a_scope(engine: Engine, busy: Busy) -> None:
 
 
 async def by_an_exception(engine: Engine, busy: Busy) -> None:
+    async def fail() -> None:
+        await busy.wait()
+        raise LookupError("the caller's own")
+
     with pytest.raises(ExceptionGroup) as caught:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(run, engine, busy)
-            await busy.wait()
-            raise LookupError("of the caller's own")
+        await beside(fail, engine, busy)
     assert [type(error) for error in caught.value.exceptions] == [LookupError]
 
 
@@ -284,9 +292,7 @@ async def by_ctrl_c(engine: Engine, busy: Busy) -> None:
         signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(BaseExceptionGroup) as caught:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(strike)
-            await run(engine, busy)
+        await beside(strike, engine, busy)
     assert [type(error) for error in caught.value.exceptions] == [KeyboardInterrupt]
 
 
@@ -326,8 +332,9 @@ async def test_nothing_is_left_of_a_rollout_that_another_task_cancels(where: str
         rollout = engine.rollout(busy.task, harness=agent(TWO_TURNS), model=busy.model, runtime=QUICK)
 
         async def drive() -> None:
-            for verb in (rollout.open, rollout.step, rollout.close):
-                went_on.append(await verb())
+            went_on.append(await rollout.open())
+            went_on.append(await rollout.step())
+            went_on.append(await rollout.close())
 
         nursery.start_soon(drive)
         await busy.wait()
