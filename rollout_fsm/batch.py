@@ -8,7 +8,7 @@ from types import TracebackType
 import trio
 from attrs import define, field, frozen
 
-from rollout_fsm.outcome import bare, interrupts
+from rollout_fsm.outcome import bare, interrupts, plain
 from rollout_fsm.shield import shielded
 from rollout_fsm.task import Task
 from rollout_fsm.trace import GroupInfo, Trace
@@ -64,8 +64,12 @@ class Batch(AsyncIterator[Trace]):
         raised = await shielded(self._done.wait, name="leaving run_all")
         if self._traces is not None:
             self._traces.close()
-        if raised is not None and (error is None or interrupts(raised)):
-            raise bare(raised)
+        bug, self._bug = self._bug or raised, None
+        try:
+            if bug is not None and (error is None or interrupts(bug)):
+                raise bare(bug)
+        finally:
+            del bug, raised, error
 
     def __aiter__(self) -> "Batch":
         return self
@@ -91,8 +95,8 @@ class Batch(AsyncIterator[Trace]):
                     for job in self._jobs:
                         await permits.acquire_on_behalf_of(job)
                         workers.start_soon(self._work, job, permits, finished)
-        except Exception as bug:  # noqa: BLE001  (handed to whoever iterates)
-            self._bug = bare(bug)
+        except BaseException as raised:  # noqa: BLE001  (handed to whoever iterates, or leaves)
+            self._bug = bare(raised) if plain(raised) or interrupts(raised) else None
         finally:
             finished.close()
             self._done.set()

@@ -17,8 +17,9 @@ from weakref import WeakValueDictionary
 import trio
 from attrs import asdict, define, field
 
+from rollout_fsm.attempt import attempt
 from rollout_fsm.batch import Batch, Job, jobs
-from rollout_fsm.errors import RuntimeLifetimeError
+from rollout_fsm.errors import text
 from rollout_fsm.harness import Harness
 from rollout_fsm.hooks import Hooks, harness_metrics
 from rollout_fsm.interaction import Interaction
@@ -27,7 +28,7 @@ from rollout_fsm.limits import LIMIT_NAMES, Bounds, RolloutLimits, RolloutPolicy
 from rollout_fsm.machine.lifecycle import lifecycle
 from rollout_fsm.messages import JSON, Sampling
 from rollout_fsm.model import Model
-from rollout_fsm.outcome import bare, interrupts
+from rollout_fsm.outcome import Interrupt, bare, interrupts, pass_on, plain
 from rollout_fsm.output import RunFolder
 from rollout_fsm.plan import Plan
 from rollout_fsm.rollout import Rollout
@@ -107,14 +108,15 @@ class Engine:
         plan = _plan(task, has_user=has_user, services=services, settings=settings)
         trace = Trace(
             id=settings.get("id") or uuid.uuid4().hex,
-            task=TaskInfo(type=type(task).__name__, data=task_row(task), key=task.key, hash=task.hash),
+            task=_task_info(task),
             agent=AgentInfo(config=_agent_config(plan)),
             run=self._run_info,
             group=settings.get("group"),
         )
         rollout = Rollout(plan, trace, self)
         self._live[rollout] = observers
-        self._tell(observers, "on_trace", trace)
+        for interrupt in self._tell(observers, "on_trace", trace):
+            raise interrupt
         return rollout
 
     async def run(self, task: Task, **settings: Unpack[OneRollout]) -> Trace:
@@ -151,13 +153,13 @@ class Engine:
         for task in {type(task): task for task in owed}.values():
             _plan(task, has_user=False, services=services, settings=settings)
         for task in owed:
-            task_row(task)
+            _task_info(task)
         assert self._nursery is not None
 
         async def run(job: Job) -> Trace:
             return await self._run_job(job, settings)
 
-        return Batch(self._nursery, jobs(owed, rollouts_per_task), run, max_concurrent)
+        return Batch(self._nursery, list(jobs(owed, rollouts_per_task)), run, max_concurrent)
 
     def interaction(self, task: Task, **settings: Unpack[OneRollout]) -> Interaction:
         """A rollout whose user is the caller: `async with engine.interaction(task, …) as interaction: await
@@ -225,14 +227,23 @@ class Engine:
             del error, raised  # a frame that keeps an exception is kept by it
 
     async def _shut_down(self) -> None:
-        while self._live:
+        """End every rollout that is left, then the services: never while a release may need them (L75)."""
+        try:
             async with trio.open_nursery() as nursery:
                 for rollout in tuple(self._live):
-                    nursery.start_soon(rollout.cancel)
-        if self._services is not None:
-            await self._services.stop()
-        if self._folder is not None:
-            self._folder.close()
+                    nursery.start_soon(self._end, rollout)
+        finally:
+            if self._services is not None:
+                await self._services.stop()
+            if self._folder is not None:
+                self._folder.close()
+
+    async def _end(self, rollout: Rollout) -> None:
+        ended = await attempt(rollout.cancel)
+        for bug in plain(ended.error):
+            log.error("rollout %s could not be ended: %s", rollout.trace.id, text(bug), exc_info=bug)
+        self._live.pop(rollout, None)
+        pass_on(ended.error)
 
     def _present(self) -> EngineServices:
         if self._services is None or not self._open:
@@ -241,25 +252,20 @@ class Engine:
 
     # ---- what rollouts tell
 
-    def on_transition(self, rollout: Rollout, transition: TransitionRecord) -> None:
-        """A transition was taken; observers are told."""
-        self._tell(self._live.get(rollout, ()), "on_transition", rollout.trace, transition)
+    def on_transition(self, rollout: Rollout, transition: TransitionRecord) -> list[Interrupt]:
+        """A transition was taken; observers are told. Raises nothing; returns the interrupts that they raised."""
+        return self._tell(self._live.get(rollout, ()), "on_transition", rollout.trace, transition)
 
-    def on_finished(self, rollout: Rollout) -> None:
-        """A rollout is final: it is let go of, logged, written and told (L57, L75)."""
+    def on_finished(self, rollout: Rollout) -> list[Interrupt]:
+        """A rollout is final: it is let go of, written, told and logged (L57, L73, L75). Raises nothing."""
         trace, observers = rollout.trace, self._live.pop(rollout, ())
-        stop = trace.errors[0].type if trace.errors else trace.stop_condition
-        log.info(
-            "rollout done: id=%s task=%s reward=%s turns=%d stop=%s",
-            trace.id,
-            trace.task.type,
-            trace.reward,
-            trace.num_turns,
-            stop,
-        )
         if self._services is not None and (written := self._services.submit(trace)) is not None:
             self._unwritten[trace.id] = written
-        self._tell(observers, "on_finished", trace)
+        interrupts_met = self._tell(observers, "on_finished", trace)
+        stop = trace.errors[0].type if trace.errors else trace.stop_condition
+        said = "rollout done: id=%s task=%s reward=%s turns=%d stop=%s"
+        log.info(said, trace.id, trace.task.type, trace.reward, trace.num_turns, stop)
+        return interrupts_met
 
     async def _on_disk(self, trace: Trace) -> None:
         """Wait until a finished trace is on disk, or known to be lost (L73)."""
@@ -276,22 +282,23 @@ class Engine:
                 if await rollout.open():
                     await rollout.step()
                 await rollout.close()
-        except RuntimeLifetimeError as error:
-            log.error("rollout %s was aborted: %s", rollout.trace.id, error)
+        except Exception as error:  # noqa: BLE001  (the owner's bug, or the engine's: said, and its trace is data)
+            log.error("rollout %s ended %s: %s", rollout.trace.id, rollout.state, text(error))
         await self._on_disk(rollout.trace)
         return rollout.trace
 
     @staticmethod
-    def _tell(observers: Iterable[object], event: str, *about: object) -> None:
-        """Tell observers; what one raises is logged and disturbs nothing (L42)."""
+    def _tell(observers: Iterable[object], event: str, *about: object) -> list[Interrupt]:
+        """Tell observers; what one raises is logged and disturbs nothing (L42). Returns the interrupts among it."""
+        met: list[Interrupt] = []
         for observer in observers:
-            tell = getattr(observer, event, None)
-            if tell is None:
-                continue
             try:
-                tell(*about)
-            except Exception:
+                if (tell := getattr(observer, event, None)) is not None:
+                    tell(*about)
+            except BaseException as raised:
+                met += interrupts(raised)
                 log.exception("observer %s raised in %s", type(observer).__name__, event)
+        return met
 
 
 def open_engine(
@@ -359,6 +366,8 @@ def _plan(
         has_user=has_user,
         hooks=Hooks.of(task, reserved=reserved),
         harness_metrics=harness_metrics(harness),
+        harness_name=harness.name,
+        model_name=given["model"].name,
         services=services,
     )
 
@@ -373,18 +382,23 @@ _KINDS: Mapping[str, type] = {
 }
 
 
+def _task_info(task: Task) -> TaskInfo:
+    """The task as it stands on a trace. Raises what the task's own code raises, `FormatError` for what is no JSON."""
+    return TaskInfo(type=type(task).__name__, data=task_row(task), key=task.key, hash=task.hash)
+
+
 def _agent_config(plan: Plan) -> dict[str, JSON]:
     """Who runs, as readers of the verifiers schema load it: the caps flat, what is ours under `harness` (L84)."""
     bounds = plan.bounds
     harness: dict[str, JSON] = {
-        "id": plan.harness.name,
+        "id": plan.harness_name,
         "policy": asdict(plan.policy),
         "timeouts": {name: seconds for name, seconds in asdict(bounds).items() if seconds != math.inf},
     }
     timeout: dict[str, JSON] = {"setup": bounds.setup, "finalize": bounds.finalize, "scoring": bounds.scoring}
     if bounds.agent != math.inf:
         timeout["rollout"] = bounds.agent
-    config: dict[str, JSON] = {"harness": harness, "model": plan.model.name, "timeout": timeout}
+    config: dict[str, JSON] = {"harness": harness, "model": plan.model_name, "timeout": timeout}
     if sampling := {name: value for name, value in asdict(plan.sampling).items() if value not in (None, {})}:
         config["sampling"] = sampling
     return config | {name: cap for name, cap in asdict(plan.limits).items() if cap is not None}

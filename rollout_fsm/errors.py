@@ -28,6 +28,7 @@ __all__ = [
     "attribute",
     "leaves",
     "record",
+    "text",
 ]
 
 TRACEBACK_FRAMES = 40
@@ -106,6 +107,11 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
+def text(error: BaseException) -> str:
+    """The failure in a line, "Type: message"; safe for exceptions whose own code raises."""
+    return f"{type(error).__name__}: {_message(error)}".removesuffix(": ")
+
+
 def record(error: BaseException) -> ErrorRecord:
     """The failure as text, under its own type (L40, L43). A `ProviderError` has its status code instead of a
     traceback."""
@@ -121,7 +127,7 @@ def attribute(error: BaseException, boundary: type[RolloutError], doing: str) ->
     """
     if isinstance(error, RolloutError):
         return error
-    attributed = boundary(f"{doing} failed: {type(error).__name__}: {_message(error)}".removesuffix(": "))
+    attributed = boundary(f"{doing} failed: {text(error)}")
     attributed.__cause__ = error
     return attributed
 

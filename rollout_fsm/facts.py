@@ -37,7 +37,7 @@ class RolloutFacts:
     @property
     def model_failed(self) -> bool:
         """The last model call of this segment failed and no later one succeeded (L20)."""
-        return self.world.segment is not None and self.world.segment.model_failure is not None
+        return self.world.segment is not None and bool(self.world.segment.model_failures)
 
     @property
     def agent_survives(self) -> bool:

@@ -1,29 +1,34 @@
 """What a rollout holds, and how it lets go: newest first, each step attempted once and bounded, whatever the others did
 (L51, L55, L70)."""
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias
 
 import trio
 from attrs import define, field, frozen
 
+from rollout_fsm.attempt import attempt
+from rollout_fsm.errors import text
 from rollout_fsm.outcome import Interrupt, interrupts, plain
 from rollout_fsm.overdue import Overdue
 from rollout_fsm.trace import TraceWarning
 
-log = logging.getLogger("rollout_fsm")
-
-Kind: TypeAlias = Literal["close", "cleanup", "leaked"]
-"""The kind of warning that a failing step is: a session, tool server or slot; `harness.cleanup`; a runtime."""
+WarningKind: TypeAlias = Literal["close", "cleanup", "leaked"]
+"""What a failing step is: of a session, tool server or slot; of `harness.cleanup`; of a runtime."""
 Setting: TypeAlias = Literal["close", "release"]
+
+_FAILED = {
+    "close": "did not close",
+    "cleanup": "was not cleaned up",
+    "leaked": "could not be stopped and may be leaked",
+}
 
 
 @frozen(kw_only=True, eq=False)
 class Held:
     """One thing that is held."""
 
-    kind: Kind
+    kind: WarningKind
     name: str
     """What a warning calls it, the runtime's with its name."""
     undo: Callable[[], Awaitable[None]] = field(repr=False)
@@ -52,41 +57,22 @@ class Holdings:
         """From now on this is to be released."""
         self.held.append(held)
 
-    async def release(self, *kinds: Kind) -> None:
+    async def release(self, *kinds: WarningKind) -> None:
         """Release what is held of these kinds, newest first. Shielded by the caller; raises nothing."""
         for step in [held for held in reversed(self.held) if held.kind in kinds]:
             self.held.remove(step)  # before it is tried: once, whatever comes
             await self._undo(step)
 
     async def _undo(self, step: Held) -> None:
-        error: BaseException | None = None
         started = trio.current_time()
-        token = self.overdue.begin(deadline=started + step.bound, rollout=self.rollout, doing=step.doing)
-        with trio.CancelScope(deadline=started + step.bound, shield=True):
-            try:
-                await step.undo()
-            except GeneratorExit:
-                raise
-            except BaseException as raised:  # noqa: BLE001  (said below)
-                error = raised
-        self.overdue.end(token)
+        with self.overdue.bounded(step.bound, rollout=self.rollout, doing=step.doing, shield=True):
+            error = (await attempt(step.undo)).error
         elapsed = trio.current_time() - started
-        self.struck += interrupts(error)
-        what = {
-            "close": "did not close",
-            "cleanup": "was not cleaned up",
-            "leaked": "could not be stopped and may be leaked",
-        }[step.kind]
-        raised_text = "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in plain(error))
         if elapsed >= step.bound:
-            bound = f"within {step.bound:g} s (timeouts.{step.setting}), {elapsed:g} s passed"
-            self.warn(
-                TraceWarning(
-                    kind=step.kind, message=f"{step.name} {what} {bound}" + (f": {raised_text}" if raised_text else "")
-                )
-            )
+            why = [f"within {step.bound:g} s (timeouts.{step.setting}), {elapsed:g} s passed", *map(text, plain(error))]
         elif error is not None:
-            self.warn(
-                TraceWarning(kind=step.kind, message=f"{step.name} {what}: {raised_text or type(error).__name__}")
-            )
-        error = None
+            why = [text(leaf) for leaf in plain(error)] or [text(error)]
+        else:
+            return
+        self.struck += interrupts(error)
+        self.warn(TraceWarning(kind=step.kind, message=f"{step.name} {_FAILED[step.kind]}: {'; '.join(why)}"))

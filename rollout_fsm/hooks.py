@@ -6,6 +6,7 @@ created.
 """
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, TypeAlias, TypeVar, overload
 from weakref import WeakKeyDictionary
@@ -36,6 +37,9 @@ class _Mark:
 
 
 def _decorator(mark: _Mark) -> Callable[[Function], Function]:
+    if isinstance(mark.priority, bool) or not isinstance(mark.priority, int):
+        raise TypeError(f"the priority of a hook is a whole number, not {mark.priority!r}")
+
     def decorate(function: Function) -> Function:
         setattr(function, _MARK, mark)
         return function
@@ -80,6 +84,8 @@ def reward(
 ) -> Function | Callable[[Function], Function]:
     """A signal that counts: the reward is the sum of score × weight (L61, L64). Returns a number or a mapping of names
     to numbers."""
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
+        raise TypeError(f"the weight of a reward is a finite number, not {weight!r}")
     decorate = _decorator(_Mark(kind="reward", priority=priority, weight=weight))
     return decorate if function is None else decorate(function)
 
@@ -120,6 +126,15 @@ class BoundHook:
         """The function's name; a stop's is its stop condition."""
         return self.hook.name
 
+    @property
+    def said(self) -> str:
+        """How an error names it."""
+        return f"@{self.hook.kind} {self.hook.name!r}"
+
+    def doing(self) -> str:
+        """What is being done, in the log."""
+        return self.said
+
     async def __call__(self, available: Mapping[str, object]) -> object:
         """Call it with what it names (L36). A plain function runs inline."""
         given = {parameter: available[what] for parameter, what in self.hook.takes.items()}
@@ -144,8 +159,9 @@ class Hooks:
         """The hooks of a task. `reserved`: the engine's own stop conditions, which no stop may bear as its name
         (L31)."""
         found = _found(type(task))
+        names = frozenset(reserved)
         for hook in found:
-            if hook.kind == "stop" and hook.name in frozenset(reserved):
+            if hook.kind == "stop" and hook.name in names:
                 raise TypeError(
                     f"@stop {_where(type(task), hook.name)}: {hook.name!r} is one of the engine's own stop conditions; "
                     f"rename the stop"
@@ -210,6 +226,9 @@ def _route(owner: type, name: str, function: Callable[..., object], mark: _Mark)
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            where = f"@{mark.kind} {_where(owner, name)}"
+            raise TypeError(f"{where}: parameter {parameter.name!r} is positional only; hooks are called by name")
         if what := typed[parameter.name] or (parameter.name if parameter.name in _NAMED else None):
             takes[parameter.name] = what
         elif parameter.default is parameter.empty:

@@ -178,6 +178,10 @@ class Tool:
     strict: bool | None = None
 
 
+def _object(given: Mapping[str, JSON]) -> dict[str, JSON]:
+    return dict(given)
+
+
 @frozen(kw_only=True)
 class Sampling:
     """How the model is asked to sample; None = not said. `extra` holds further settings under the provider's own
@@ -189,7 +193,7 @@ class Sampling:
     seed: int | None = None
     stop: tuple[str, ...] | None = None
     reasoning_effort: str | None = None
-    extra: Mapping[str, JSON] = field(factory=dict)
+    extra: Mapping[str, JSON] = field(factory=dict, converter=_object)
 
     def over(self, other: "Sampling") -> "Sampling":
         """These settings where they are said, the other's elsewhere."""
@@ -276,4 +280,12 @@ def as_messages(given: "str | Message | Iterable[Message | str]") -> tuple[Messa
         return (UserMessage(given),)
     if isinstance(given, SystemMessage | UserMessage | AssistantMessage | ToolMessage):
         return (given,)
-    return tuple(UserMessage(item) if isinstance(item, str) else item for item in given)
+    return tuple(_as_message(item) for item in given)
+
+
+def _as_message(given: "str | Message") -> Message:
+    if isinstance(given, str):
+        return UserMessage(given)
+    if not isinstance(given, SystemMessage | UserMessage | AssistantMessage | ToolMessage):
+        raise TypeError(f"expected text or a message, got {given!r}")
+    return given

@@ -4,16 +4,15 @@ Pure decisions over what the driver saw: its own scopes, the clock, and what cam
 cancellations, keeps old ones and raises groups, so what it raised is asked last.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import trio
 from attrs import evolve, field, frozen
 
-from rollout_fsm.errors import ErrorRecord, RolloutError, TurnRefused, attribute, leaves, record
+from rollout_fsm.errors import ErrorRecord, RolloutError, TurnRefused, attribute, leaves, record, text
 
 Interrupt: TypeAlias = KeyboardInterrupt | SystemExit
-Struck: TypeAlias = Literal["cancelled", "timed_out"]
 
 
 @frozen(kw_only=True)
@@ -41,15 +40,17 @@ class Outcome:
     failures: tuple[Failure, ...] = field(default=(), converter=_failures)
     condition: str | None = None
     """The stop condition that the trigger gives."""
+    left_early: bool = False
+    """Whether the activity did not end by itself, so that what it started must be stopped (L13)."""
     lost: tuple[str, ...] = field(default=(), converter=_texts)
-    """Exceptions, as text, that an interruption or a deadline overruled if it comes to that."""
+    """Exceptions, as text, that an interruption or a deadline overrules if it comes to that."""
     warning: str | None = None
     """The kind of warning under which `lost` goes on the trace; None: it does not."""
 
 
 @frozen(kw_only=True)
 class Blame:
-    """Which boundary was being crossed, and what was being done there (L14, L40)."""
+    """Which boundary is being crossed, and what is being done there (L14, L40)."""
 
     boundary: type[RolloutError]
     doing: str
@@ -58,8 +59,8 @@ class Blame:
 
     def timed_out(self, *, elapsed: float, setting: str, limit: float) -> ErrorRecord:
         """The failure of a bound that ran out: what was running, the setting, the time (L14)."""
-        text = f"{self.doing} timed out after {elapsed:g} s (timeouts.{setting} = {limit:g} s{self.note})"
-        return record(self.boundary(text))
+        said = f"{self.doing} timed out after {elapsed:g} s (timeouts.{setting} = {limit:g} s{self.note})"
+        return record(self.boundary(said))
 
     def of(self, errors: Iterable[BaseException]) -> list[Failure]:
         """The leaves of what was raised, each under its type (L40)."""
@@ -69,6 +70,18 @@ class Blame:
 def interrupts(error: BaseException | None) -> list[Interrupt]:
     """The KeyboardInterrupts and SystemExits among what was raised: cancellations, wherever they come from (L14a)."""
     return [] if error is None else [leaf for leaf in leaves(error) if isinstance(leaf, KeyboardInterrupt | SystemExit)]
+
+
+def plain(error: BaseException | None) -> list[BaseException]:
+    """What was raised, leaf by leaf, without what only passes an interruption on."""
+    if error is None:
+        return []
+    return [leaf for leaf in leaves(error) if not isinstance(leaf, trio.Cancelled | KeyboardInterrupt | SystemExit)]
+
+
+def failed(error: BaseException, boundary: type[RolloutError], doing: str) -> list[BaseException]:
+    """What went wrong, leaf by leaf; a Cancelled that nobody's scope sent is a failure like any other (L14a)."""
+    return plain(error) or [boundary(f"{doing} failed: it raised Cancelled although nothing was cancelled")]
 
 
 def pass_on(error: BaseException | None) -> None:
@@ -84,29 +97,19 @@ def pass_on(error: BaseException | None) -> None:
 def bare(error: BaseException) -> BaseException:
     """What is to be raised of what was raised: the interrupt in it, never a group of one (L70)."""
     found: list[BaseException] = [*(interrupts(error) or leaves(error))]
-    try:
-        return found[0] if len(found) == 1 or isinstance(found[0], KeyboardInterrupt | SystemExit) else error
-    finally:
-        del found
-
-
-def plain(error: BaseException | None) -> list[BaseException]:
-    """What was raised, leaf by leaf, without what only passes an interruption on."""
-    if error is None:
-        return []
-    return [leaf for leaf in leaves(error) if not isinstance(leaf, trio.Cancelled | KeyboardInterrupt | SystemExit)]
+    return found[0] if len(found) == 1 or isinstance(found[0], KeyboardInterrupt | SystemExit) else error
 
 
 def lost(errors: Sequence[BaseException]) -> list[str]:
     """Exceptions as the text of a warning. A refusal that was passed on is none (L16)."""
-    return [f"{type(error).__name__}: {error}" for error in errors if not isinstance(error, TurnRefused)]
+    return [text(error) for error in errors if not isinstance(error, TurnRefused)]
 
 
 def judge(
     *,
     cancelled: bool,
     expired: bool,
-    timeout: ErrorRecord | None,
+    timeout: Callable[[], ErrorRecord | None],
     error: BaseException | None,
     outcome: Outcome | None,
     blame: Blame,
@@ -120,17 +123,16 @@ def judge(
     anything. `standing`: failures that stand whatever the verdict, `kept`: exceptions as text that the activity took
     for overruled.
     """
-    raised = plain(error)
-    overruled = [*kept, *(outcome.lost if outcome else ()), *lost(raised)]
+    overruled = [*kept, *(outcome.lost if outcome else ()), *lost(plain(error))]
     if cancelled:
         return Outcome(trigger="cancel", failures=standing, lost=overruled, warning="after_cancel")
     if expired:
-        failed = [] if timeout is None else [Failure(error=timeout)]
-        return Outcome(trigger="timed_out", failures=[*standing, *failed], lost=overruled, warning="after_timeout")
+        ran_out = timeout()
+        late = [] if ran_out is None else [Failure(error=ran_out)]
+        return Outcome(trigger="timed_out", failures=[*standing, *late], lost=overruled, warning="after_timeout")
     if error is not None:
-        if not raised:  # a Cancelled that nobody's scope sent is a failure like any other
-            raised = [blame.boundary(f"{blame.doing} failed: it raised Cancelled although nothing was cancelled")]
-        return Outcome(trigger="errored", failures=[*standing, *blame.of(raised)])
+        own = blame.of(failed(error, blame.boundary, blame.doing))
+        return Outcome(trigger="errored", failures=[*standing, *own])
     if outcome is None:
         raise TypeError(f"{blame.doing}: the activity returned no outcome")
     return evolve(outcome, failures=[*standing, *outcome.failures], lost=())

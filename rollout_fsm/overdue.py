@@ -1,17 +1,17 @@
-"""Who runs past a bound is named in the log (L74). A bound is a cancellation plus the clock: code that shields
-itself, swallows the cancellation or never yields cannot be ended, so somebody must be able to see what holds its
-rollout up.
+"""Bounds, and who runs past one (L74). A bound is a cancellation plus the clock: code that shields itself, swallows the
+cancellation or never yields cannot be ended, so it is named in the log when its bound passes.
 
 One task for the whole engine watches; whoever begins something bounded costs an entry in a dict, not a task.
 """
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, field
 
 log = logging.getLogger("rollout_fsm")
 
@@ -19,40 +19,49 @@ GRACE = 1.0
 """Seconds past its bound after which code that was interrupted is taken to ignore that."""
 
 
-@frozen(eq=False)
-class _Watched:
-    deadline: float
+@define(eq=False)
+class Watched:
+    """Something bounded that is going on."""
+
+    scope: trio.CancelScope
+    """Its deadline is the bound; whoever moves it tells `Overdue.moved`."""
     rollout: str
     doing: Callable[[], str]
+    named: bool = False
 
 
 @define(eq=False)
 class Overdue:
-    """Watches bounded work of one engine."""
+    """Watches the bounded work of one engine."""
 
-    _watched: dict[int, _Watched] = field(factory=dict, init=False)
+    _watched: dict[int, Watched] = field(factory=dict, init=False)
     _tokens: "count[int]" = field(factory=count, init=False)
     _sleep: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _life: trio.CancelScope = field(factory=trio.CancelScope, init=False)
 
-    def begin(self, *, deadline: float, rollout: str, doing: Callable[[], str]) -> int:
-        """Something bounded begins; `deadline` in the event loop's seconds. Returns what `end` is to be told."""
+    @contextmanager
+    def bounded(
+        self, seconds: float, *, rollout: str, doing: Callable[[], str], shield: bool = False
+    ) -> Iterator[trio.CancelScope]:
+        """A cancel scope of so many seconds, watched."""
         token = next(self._tokens)
-        self._watched[token] = _Watched(deadline + GRACE, rollout, doing)
-        if deadline + GRACE < self._sleep.deadline:
-            self._sleep.deadline = deadline + GRACE
-        return token
+        with trio.CancelScope(deadline=trio.current_time() + seconds, shield=shield) as scope:
+            self._watched[token] = Watched(scope, rollout, doing)
+            self.moved(scope)
+            try:
+                yield scope
+            finally:
+                del self._watched[token]
 
-    def end(self, token: int) -> None:
-        """It has ended, in time or not."""
-        self._watched.pop(token, None)
+    def moved(self, scope: trio.CancelScope) -> None:
+        """The bound of something that is going on has changed."""
+        self._sleep.deadline = min(self._sleep.deadline, scope.deadline + GRACE)
 
     async def run(self) -> None:
         """Watch until `stop`."""
         with self._life:
             while True:
-                self._sleep = trio.CancelScope()
-                self._sleep.deadline = min((watched.deadline for watched in self._watched.values()), default=math.inf)
+                self._sleep = trio.CancelScope(deadline=self._next())
                 with self._sleep:
                     await trio.sleep_forever()
                 self._name()
@@ -61,13 +70,19 @@ class Overdue:
         """Watch no longer."""
         self._life.cancel()
 
-    def _name(self) -> None:
+    def _next(self) -> float:
         now = trio.current_time()
-        for token, watched in [(token, watched) for token, watched in self._watched.items() if watched.deadline <= now]:
-            del self._watched[token]
-            log.warning(
-                "rollout %s: %s ignores that its bound passed %g s ago; it holds up its own rollout until it returns",
-                watched.rollout,
-                watched.doing(),
-                now - watched.deadline + GRACE,
-            )
+        due = (watched.scope.deadline + GRACE for watched in self._watched.values())
+        return min((deadline for deadline in due if deadline > now), default=math.inf)
+
+    def _name(self) -> None:
+        for watched in self._watched.values():
+            late = trio.current_time() - watched.scope.deadline
+            if late >= GRACE and not watched.named:
+                watched.named = True
+                log.warning(
+                    "rollout %s: %s ignores that its bound passed %g s ago; it holds up its own rollout",
+                    watched.rollout,
+                    watched.doing(),
+                    late,
+                )

@@ -79,6 +79,8 @@ class Plan:
     has_user: bool = False
     hooks: Hooks
     harness_metrics: Sequence[BoundHook] = ()
+    harness_name: str
+    model_name: str
     services: Services = field(repr=False)
 
     @property

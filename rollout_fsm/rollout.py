@@ -7,32 +7,26 @@ shielded (L23).
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Protocol
 
 import trio
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
+from rollout_fsm.activity import run_activity
+from rollout_fsm.attempt import attempt
 from rollout_fsm.clock import AnchoredClock
-from rollout_fsm.errors import (
-    ErrorRecord,
-    HarnessError,
-    RolloutBusyError,
-    TaskError,
-    leaves,
-    record,
-)
+from rollout_fsm.errors import ErrorRecord, RolloutBusyError, TaskError, leaves, record, text
 from rollout_fsm.facts import RolloutFacts
 from rollout_fsm.machine.declaration import Row, State
 from rollout_fsm.machine.lifecycle import Lifecycle, lifecycle
 from rollout_fsm.messages import Message, as_messages
-from rollout_fsm.outcome import Failure, Interrupt, Outcome, bare, interrupts, judge
+from rollout_fsm.outcome import Failure, Interrupt, Outcome, bare, interrupts, judge, plain
 from rollout_fsm.phases import ACTIVE, SHIELDED
-from rollout_fsm.phases.segment import leave_early
 from rollout_fsm.plan import Plan
 from rollout_fsm.shield import shielded
-from rollout_fsm.trace import AgentSpan, Span, Trace, TraceWarning, TransitionRecord
+from rollout_fsm.trace import Trace, TraceWarning, TransitionRecord
 from rollout_fsm.world import World, lifetime_error
 
 log = logging.getLogger("rollout_fsm")
@@ -43,13 +37,39 @@ protected = trio.lowlevel.enable_ki_protection
 class Listener(Protocol):
     """Who is told what happens to a rollout; the engine."""
 
-    def on_transition(self, rollout: "Rollout", transition: TransitionRecord) -> None:
-        """A transition was taken."""
+    def on_transition(self, rollout: "Rollout", transition: TransitionRecord) -> list[Interrupt]:
+        """A transition was taken. Raises nothing; returns the interrupts that it met."""
         ...
 
-    def on_finished(self, rollout: "Rollout") -> None:
-        """The rollout is final; its trace is sealed."""
+    def on_finished(self, rollout: "Rollout") -> list[Interrupt]:
+        """The rollout is final; its trace is sealed. Raises nothing; returns the interrupts that it met."""
         ...
+
+
+@frozen(eq=False)
+class StateGate:
+    """The rollout's state, as far as turns depend on it (L17, L22, L24, L58)."""
+
+    rollout: "Rollout"
+
+    @property
+    def admits_turns(self) -> bool:
+        """Whether a turn may be admitted or refused now: a segment runs."""
+        return lifecycle().takes(self.rollout.state, "refused")
+
+    @property
+    def asks_stops(self) -> bool:
+        """Whether a segment runs that no refusal has ended yet."""
+        return lifecycle().moves(self.rollout.state, "refused")
+
+    @property
+    def concluded(self) -> bool:
+        """Whether the exchange is over."""
+        return lifecycle().declaration.states[self.rollout.state].group not in ("opening", "exchange")
+
+    def refuse(self, condition: str) -> None:
+        """A turn is refused."""
+        self.rollout._fire(Outcome(trigger="refused", condition=condition))
 
 
 @define(eq=False, weakref_slot=True, repr=False)
@@ -80,7 +100,7 @@ class Rollout:
     def __attrs_post_init__(self) -> None:
         clock = AnchoredClock.anchor()
         self.trace.timing.start = clock.now()
-        self._world = World(plan=self.plan, trace=self.trace, clock=clock, owner=self)
+        self._world = World(plan=self.plan, trace=self.trace, clock=clock, gate=StateGate(self))
 
     # ---- the verbs
 
@@ -121,6 +141,7 @@ class Rollout:
         await self._drive("close")
         return self.trace
 
+    @protected
     def stop(self, condition: str) -> None:
         """End the exchange with this stop condition: at once in `waiting`, elsewhere at the next turn or the segment's
         end (L22).
@@ -129,27 +150,28 @@ class Rollout:
         """
         if not isinstance(condition, str) or not condition:
             raise TypeError(f"stop() takes the stop condition as text, not {condition!r}")
-        if not self.concluded and self.trace.stop_condition is None:
+        if not StateGate(self).concluded and self.trace.stop_condition is None:
             self.trace.stop_condition = condition
         if self._machine.takes(self.state, "stop"):
             self._fire(Outcome(trigger="stop", condition=condition))
         else:
             log.debug("stop(%r) of rollout %s in %s: noted", condition, self.trace.id, self.state)
 
+    @protected
     def fail(self, error: BaseException) -> None:
         """Report a failure that the rollout could not see; recorded under its own type (L43).
 
         Raises `RolloutBusyError` while a call is in progress (L23). In a final state it is only logged.
         """
+        if not isinstance(error, BaseException):
+            raise TypeError(f"fail() takes the exception that made the rollout fail, not {error!r}")
         state = self._declared
         if state.activity is not None and state.group != "cancellation":
             raise RolloutBusyError(self._busy("fail"))
         if state.kind == "final" or state.activity is not None:
-            log.warning(
-                "fail() of rollout %s, which is %s: %s: %s", self.trace.id, self.state, type(error).__name__, error
-            )
+            log.warning("fail() of rollout %s, which is %s: %s", self.trace.id, self.state, text(error))
             return
-        self._fire(Outcome(trigger="errored", failures=[Failure(error=record(leaf)) for leaf in leaves(error)]))
+        self._fire(Outcome(trigger="errored", failures=[Failure(error=record(leaf)) for leaf in plain(error)]))
 
     @protected
     async def cancel(self) -> None:
@@ -177,7 +199,7 @@ class Rollout:
     @property
     def time_remaining(self) -> float:
         """Seconds of the agent budget that are left; infinite without a bound (L12)."""
-        return self._world.agent_left()
+        return self._world.agent.left
 
     @property
     def is_final(self) -> bool:
@@ -188,25 +210,6 @@ class Rollout:
     def can_go_on(self) -> bool:
         """Whether the exchange can go on: the rollout waits for its next segment."""
         return self._declared.kind == "resting" and self._declared.span == "agent"
-
-    @property
-    def concluded(self) -> bool:
-        """Whether the exchange is over (L22, L58)."""
-        return self._declared.group not in ("opening", "exchange")
-
-    @property
-    def admits_turns(self) -> bool:
-        """Whether a turn may be admitted or refused now: a segment runs (L24)."""
-        return self._machine.takes(self.state, "refused")
-
-    @property
-    def asks_stops(self) -> bool:
-        """Whether a segment runs that no refusal has ended yet (L17)."""
-        return self._machine.moves(self.state, "refused")
-
-    def refuse(self, condition: str) -> None:
-        """A turn is refused; the session's word (L16)."""
-        self._fire(Outcome(trigger="refused", condition=condition))
 
     def __repr__(self) -> str:
         trace = self.trace
@@ -271,169 +274,147 @@ class Rollout:
 
     async def _run(self) -> None:
         while (state := self._declared).activity is not None:
-            try:
-                outcome = await (self._shielded(state) if state.kind == "shielded" else self._active(state))
-                self._fire(outcome)
-            except GeneratorExit:
-                raise
-            except BaseException as bug:
-                log.exception("a bug of the engine in rollout %s, state %s", self.trace.id, self.state)
-                self._blamed.append(bug)
-                self._fire(Outcome(trigger="cancel"))
+            ran = await attempt(self._shielded if state.kind == "shielded" else self._active, state)
+            bug = ran.error
+            if ran.value is not None:
+                bug = self._try_to_fire(ran.value)
+            if bug is None:
+                continue
+            self._blame_engine(bug)  # raised after the release: no state is left without its driver (L76)
+            if self.state == state.name:
+                takes_cancel = self._machine.takes(state.name, "cancel")
+                way_out = "cancel" if takes_cancel else self._machine.legal[state.name][0]
+                if (stuck := self._try_to_fire(Outcome(trigger=way_out))) is not None and self.state == state.name:
+                    raise bare(stuck)
 
     async def _active(self, state: State) -> Outcome:
         """Run the activity of an active state within its bound, and judge its outcome (L14a)."""
         if self._cancelled():
             return Outcome(trigger="cancel")
-        world, phase = self._world, ACTIVE[state.activity or ""]
-        limit = self._limit(state)
-        started = trio.current_time()
-        outcome: Outcome | None = None
-        error: BaseException | None = None
-        world.calling(phase.boundary, phase.doing)
-        world.returned, world.standing, world.lost = None, [], []
-        if state.bound == "agent":
-            world.agent_began = started
-        overdue = self.plan.services.overdue
-        token = overdue.begin(deadline=started + limit, rollout=self.trace.id, doing=world.doing)
-        with trio.CancelScope() as self._scope, trio.CancelScope(deadline=started + limit) as world.deadline:
-            if limit > 0:
-                try:
-                    outcome = await phase.run(world)
-                except GeneratorExit:
-                    raise
-                except BaseException as raised:  # noqa: BLE001  (foreign code; judged below)
-                    error = raised
-        overdue.end(token)
-        deadline, world.deadline, self._scope = world.deadline.deadline, None, None
-        returned = trio.current_time() if world.returned is None else world.returned
-        survivors: Failure | None = None
-        if state.bound == "agent":
-            world.agent_used += returned - started
-            world.agent_began = None
-            ended_by_itself = outcome is not None and outcome.trigger == "segment_ended" and not outcome.lost
-            if limit > 0 and (not ended_by_itself or returned >= deadline or self._cancelled()):
-                survivors = await self._leave_early()
-        self._struck += interrupts(error)
+        world, phase, bound = self._world, ACTIVE[state.activity or ""], state.bound or ""
+        ran = await run_activity(world, phase, bound, self._let_cancel)
+        self._struck += interrupts(ran.came.error)
+        remains: list[Failure] = []
+        if phase.leave is not None and (self._cancelled() or not ran.ended_by_itself) and ran.limit > 0:
+            remains = await self._leave(phase.leave)
         verdict = judge(
             cancelled=self._cancelled(),
-            expired=returned >= deadline,
-            timeout=self._timeout(elapsed=returned - started, limit=limit),
-            error=error,
-            outcome=outcome,
+            expired=ran.expired,
+            timeout=lambda: phase.timeout(world, ran.elapsed, bound, ran.limit),
+            error=ran.came.error,
+            outcome=ran.came.value,
             blame=world.blame,
             standing=world.standing,
             kept=world.lost,
         )
-        error = None  # a frame that keeps an exception is kept by it
         if verdict.warning is not None:
-            self.trace.warnings += [TraceWarning(kind=verdict.warning, message=text) for text in verdict.lost]
-        return verdict if survivors is None else evolve(verdict, failures=[*verdict.failures, survivors])
+            self.trace.warn(*(TraceWarning(kind=verdict.warning, message=text) for text in verdict.lost))
+        return evolve(verdict, failures=[*verdict.failures, *remains])
 
     async def _shielded(self, state: State) -> Outcome:
         """Run the activity of a shielded state to its end, and fire its one trigger whatever it did (L76)."""
         activity = SHIELDED[state.activity or ""]
         raised = await shielded(lambda: activity(self._world), name=f"{state.name} {self.trace.id}")
-        self._struck += interrupts(raised)
-        self._struck += self._world.holdings.struck
-        self._world.holdings.struck.clear()
-        if raised is not None and not interrupts(raised):
-            log.error("a bug of the engine in rollout %s, state %s", self.trace.id, self.state, exc_info=raised)
-            self._blamed.append(bare(raised))
-        raised = None
+        self._met(raised)
         (trigger,) = self._machine.legal[state.name]
         return Outcome(trigger=trigger)
 
-    async def _leave_early(self) -> Failure | None:
-        """Stop the agent of a segment that is left early, shielded like a release (L13)."""
-        found: list[Failure | None] = []
+    async def _leave(self, leave: Callable[[World], Awaitable[Failure | None]]) -> list[Failure]:
+        """Stop what an activity left behind, shielded like a release (L13)."""
+        remains: list[Failure] = []
 
-        async def kill() -> None:
-            found.append(await leave_early(self._world))
+        async def work() -> None:
+            if (found := await leave(self._world)) is not None:
+                remains.append(found)
 
-        raised = await shielded(kill, name=f"kill {self.trace.id}")
-        self._struck += interrupts(raised)
-        return found[0] if found else None
+        self._met(await shielded(work, name=f"leaving early {self.trace.id}"))
+        return remains
 
-    def _fire(self, outcome: Outcome) -> Row:
-        """Let the machine move; then the effects that the row declares. The only place where either happens."""
+    def _met(self, raised: BaseException | None) -> None:
+        """What struck while shielded work went on: interrupts are kept for the end of the call, a bug is said."""
+        struck = self._world.holdings.struck
+        self._struck += [*interrupts(raised), *struck]
+        struck.clear()
+        if raised is not None and not interrupts(raised):
+            self._blame_engine(bare(raised))
+
+    def _blame_engine(self, bug: BaseException) -> None:
+        log.error("a bug of the engine in rollout %s, state %s: %s", self.trace.id, self.state, text(bug), exc_info=bug)
+        self._blamed.append(bug)
+
+    def _let_cancel(self, scope: trio.CancelScope | None) -> None:
+        self._scope = scope
+
+    # ---- the only place where anything moves
+
+    def _try_to_fire(self, outcome: Outcome) -> BaseException | None:
+        """Fire; return what went wrong instead of raising it."""
+        try:
+            self._fire(outcome)
+        except BaseException as bug:  # noqa: BLE001  (returned)
+            return bug
+        return None
+
+    @protected
+    def _fire(self, outcome: Outcome) -> None:
+        """Let the machine move; then the effects that the row declares."""
         source = self._declared
         row = self._machine.fire(self, outcome.trigger, self._facts)
-        trace, world = self.trace, self._world
+        target, taken = self._declared, None
+        try:
+            if not row.same:
+                taken = self._record(row, source, target, outcome.condition)
+            self._account(row, outcome)
+        finally:
+            if not row.same and target.kind == "final":
+                self.trace.is_completed, self.trace.ok = True, target.group == "closing"
+                self.trace.seal()
+                self._world.forget()
+            if taken is not None:
+                self._tell(taken, target)
+
+    def _account(self, row: Row, outcome: Outcome) -> None:
+        """What becomes of the failures that came along: on the trace, a warning, or the caller's own (L3, L16, L40)."""
         if row.error == "raise":
             self._blamed.append(lifetime_error(self.plan.borrowed))
-        else:
-            kept = [failure.error for failure in outcome.failures if failure.stands or row.error == "record"]
-            trace.errors += kept
-            if row.error == "warn":
-                loose = [failure.error for failure in outcome.failures if not failure.stands]
-                trace.warnings += [
-                    TraceWarning(kind="after_stop", message=f"{error.type}: {error.message}") for error in loose
-                ]
-        if row.same:
-            return row
+            return
+        kept = [failure.error for failure in outcome.failures if failure.stands or row.error == "record"]
+        self.trace.errors.extend(kept)
+        if row.error == "warn":
+            loose = [failure.error for failure in outcome.failures if not failure.stands]
+            said = (f"{error.type}: {error.message}" for error in loose)
+            self.trace.warn(*(TraceWarning(kind="after_stop", message=message) for message in said))
+
+    def _record(self, row: Row, source: State, target: State, condition: str | None) -> TransitionRecord:
+        """The transition, the stop condition that it sets if none is set, and the spans that it ends and begins
+        (L80)."""
+        trace, now = self.trace, self._world.clock.now()
         if row.sets is not None and trace.stop_condition is None:
-            trace.stop_condition = outcome.condition if row.sets == "(given)" else row.sets
-        now = world.clock.now()
+            trace.stop_condition = condition if row.sets == "(given)" else row.sets
         taken = TransitionRecord(time=now, trigger=row.trigger, source=row.source, target=row.target, reason=row.reason)
         trace.transitions.append(taken)
-        target = self._declared
         if source.span != target.span:
-            self._turn_span(source.span, target.span, now)
-        if target.kind == "final":
-            trace.is_completed, trace.ok = True, target.group == "closing"
-            trace.seal()
-            world.forget()
-        self._tell(taken, target)
-        return row
+            if source.span is not None:
+                model_time = 0.0 if self._world.session is None else self._world.session.model_time
+                trace.timing.close(source.span, now, model_time)
+            if target.span is not None:
+                trace.timing.open(target.span, now)
+        return taken
 
     def _tell(self, taken: TransitionRecord, target: State) -> None:
         listener = self._listener
         if listener is None:
             return
-        try:
-            listener.on_transition(self, taken)
-            if target.kind == "final":
-                self._listener = None
-                listener.on_finished(self)
-        except (KeyboardInterrupt, SystemExit) as interrupt:
-            self._struck.append(interrupt)
-
-    def _turn_span(self, closed: str | None, opened: str | None, now: float) -> None:
-        """Close the span of the state that was left, begin that of the new one (L80)."""
-        timing = self.trace.timing
-        if closed is not None:
-            span: Span = getattr(timing, closed)
-            span.end = now
-            if isinstance(span, AgentSpan) and self._world.session is not None:
-                span.split(self._world.session.model_time)
-        if opened is not None:
-            setattr(timing, opened, AgentSpan(start=now) if opened == "agent" else Span(start=now))
+        self._struck += listener.on_transition(self, taken)
+        if target.kind == "final":
+            self._listener = None
+            self._struck += listener.on_finished(self)
 
     # ---- what the loop asks
 
     def _cancelled(self) -> bool:
         """Questions 1 and 2 of L14a: is the caller cancelled, or was it interrupted; did `cancel()` ask?"""
         return _caller_cancelled() or bool(self._struck) or self._cancel_asked
-
-    def _limit(self, state: State) -> float:
-        """Seconds that the state may take (L2, L12)."""
-        bounds = self.plan.bounds
-        if state.bound == "agent":
-            return bounds.agent - self._world.agent_used
-        return float(getattr(bounds, state.bound or ""))
-
-    def _timeout(self, *, elapsed: float, limit: float) -> ErrorRecord | None:
-        """The failure that the running state's bound is when it runs out; None where running out is a stop (L13, L14,
-        L18)."""
-        state = self._declared
-        if state.bound != "agent":
-            return self._world.blame.timed_out(elapsed=elapsed, setting=state.bound or "", limit=limit)
-        if self.plan.policy.agent_expiry == "stop" or not self.asks_stops:
-            return None
-        used, budget = self._world.agent_used, self.plan.bounds.agent
-        said = f"agent timeout: the budget ran out after {used:g} s of running segments (timeouts.agent = {budget:g} s)"
-        return record(HarnessError(said))
 
     async def _meet_an_abort(self) -> None:
         """A verb that meets `aborting` waits for its end (L72)."""
@@ -446,14 +427,14 @@ class Rollout:
         struck, self._struck = self._struck, []
         blamed, self._blamed = self._blamed, []
         try:
-            for interrupt in struck:
-                raise interrupt
+            if struck:
+                raise struck[0]
             if self._declared.group == "cancellation" and _caller_cancelled():
                 await trio.lowlevel.checkpoint()
-            for bug in blamed:
-                raise bug
+            if blamed:
+                raise blamed[0]
         finally:
-            del struck, blamed
+            del struck, blamed  # a frame that keeps an exception which it raises is kept by it
 
     def _busy(self, verb: str) -> str:
         return (

@@ -7,16 +7,18 @@ decides that.
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from numbers import Real
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import trio
 from attrs import define, field, frozen
 
+from rollout_fsm.attempt import attempt
 from rollout_fsm.errors import TaskError, attribute, record
 from rollout_fsm.hooks import BoundHook, Hooks
 from rollout_fsm.judge import Judge
-from rollout_fsm.outcome import Failure, interrupts, lost, pass_on, plain
+from rollout_fsm.outcome import Failure, failed, interrupts, lost, pass_on, plain
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.task import Task
 from rollout_fsm.trace import Reward, Trace
@@ -40,40 +42,48 @@ class Signal:
         """How an error names it."""
         return f"{self.kind} {self.name!r}"
 
+    @property
+    def place(self) -> Literal["metrics", "rewards"]:
+        """Where on the trace its values go; a judge's verdict is a reward (L63)."""
+        return "metrics" if self.kind == "metric" else "rewards"
 
-def signals(
+
+def signals_of(
     *,
     task: Task,
     trace: Trace,
     runtime: Runtime | None,
     hooks: Hooks,
     harness_metrics: Sequence[BoundHook] = (),
-    judges: Sequence[Judge] = (),
 ) -> list[Signal]:
-    """The signals of a rollout, in the order in which they are started (L30, L62)."""
+    """The signals that task and harness declare, in the order in which they are started (L30, L62)."""
     available: dict[str, object] = {"task": task, "trace": trace, "runtime": runtime}
 
     def of(hook: BoundHook, kind: Kind) -> Signal:
-        return Signal(name=hook.name, kind=kind, weight=hook.hook.weight, measure=lambda: hook(available))
-
-    def by(judge: Judge) -> Signal:
-        return Signal(name=judge.name, kind="judge", weight=judge.weight, measure=lambda: judge.score(task, trace))
+        return Signal(name=hook.name, kind=kind, weight=hook.hook.weight, measure=partial(hook, available))
 
     return [
         *(of(hook, "metric") for hook in (*hooks.metrics, *harness_metrics)),
         *(of(hook, "reward") for hook in hooks.rewards),
-        *(by(judge) for judge in judges),
     ]
+
+
+def signal_of(judge: Judge, task: Task, trace: Trace) -> Signal:
+    """A judge as a signal. Raises `TypeError` for one without a name or with a weight that is no finite number."""
+    name, weight = judge.name, judge.weight
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"a judge needs a name, not {name!r}")
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
+        raise TypeError(f"the weight of judge {name!r} must be a finite number, not {weight!r}")
+    return Signal(name=name, kind="judge", weight=weight, measure=partial(judge.score, task, trace))
 
 
 def seed(trace: Trace, expected: Iterable[Signal]) -> None:
     """Put every expected name in the trace with the value None: "expected, not measured" (L60). Earlier values of these
     names go, so that no stale one reads as fresh (L65)."""
     for signal in expected:
-        if signal.kind == "metric":
-            trace.metrics[signal.name] = None
-        else:
-            trace.rewards[signal.name] = None
+        place: dict[str, Any] = getattr(trace, signal.place)
+        place[signal.name] = None
 
 
 @define(eq=False)
@@ -100,63 +110,51 @@ class Scoring:
                         nursery.start_soon(self._measure, signal, name=signal.said)
 
     async def _measure(self, signal: Signal) -> None:
-        error: BaseException | None = None
-        value: object = None
+        measured = await attempt(signal.measure)
         try:
-            value = await signal.measure()
-        except GeneratorExit:
-            raise
-        except BaseException as raised:  # noqa: BLE001  (foreign code; what it means is judged below)
-            error = raised
-        in_time = trio.current_effective_deadline() > trio.current_time()
-        if not in_time:
-            self.late.append(signal)
-        try:
-            if error is None and in_time:
-                self._record(signal, value)
-            elif error is not None:
-                self._failed(signal, error, in_time=in_time)
-            pass_on(error)
+            if trio.current_effective_deadline() <= trio.current_time():
+                self.late.append(signal)
+                self.lost += lost(plain(measured.error))
+            elif measured.error is None:
+                self._record(signal, measured.value)
+            elif not interrupts(measured.error):
+                self._failed(signal, *failed(measured.error, TaskError, signal.said))
+            pass_on(measured.error)
+            await trio.lowlevel.checkpoint_if_cancelled()
         finally:
-            error = None  # a frame that keeps an exception is kept by it
-        await trio.lowlevel.checkpoint_if_cancelled()
+            del measured  # a frame that keeps an exception which it raises is kept by it
 
-    def _failed(self, signal: Signal, error: BaseException, *, in_time: bool) -> None:
-        raised = plain(error)
-        if not in_time:
-            self.lost += lost(raised)
-            return
-        if not raised and not interrupts(
-            error
-        ):  # a Cancelled that nobody's scope sent is a failure like any other (L14a)
-            raised = [TaskError(f"{signal.said} raised Cancelled although nothing was cancelled")]
-        self.failures += [
-            Failure(error=record(attribute(leaf, TaskError, signal.said)), stands=True) for leaf in raised
-        ]
+    def _failed(self, signal: Signal, *errors: BaseException) -> None:
+        told = (record(attribute(error, TaskError, signal.said)) for error in errors)
+        self.failures += [Failure(error=error, stands=True) for error in told]
 
     def _record(self, signal: Signal, value: object) -> None:
         """Put a measured value on the trace: all of its names, or none (L61)."""
         try:
             numbers = _numbers(signal, value)
-            place = "metrics" if signal.kind == "metric" else "rewards"
             for name in numbers:
-                if other := self._given.get((place, name)):
-                    raise TaskError(
-                        f"{signal.said} gives {name!r}, which {other.said} already gave; rename one of them"
-                    )
+                if other := self._given.get((signal.place, name)):
+                    raise TaskError(f"{signal.said} gives {name!r}, which {other.said} already gave; rename one")
         except Exception as refused:  # noqa: BLE001  (what a signal returned is foreign code, too)
-            self.failures.append(Failure(error=record(attribute(refused, TaskError, signal.said)), stands=True))
+            self._failed(signal, refused)
             return
-        if signal.name not in numbers and (place, signal.name) not in self._given:
-            self.trace.metrics.pop(signal.name, None) if signal.kind == "metric" else self.trace.rewards.pop(
-                signal.name, None
-            )
+        place: dict[str, Any] = getattr(self.trace, signal.place)
+        if signal.name not in numbers and (signal.place, signal.name) not in self._given:
+            place.pop(signal.name, None)
         for name, number in numbers.items():
-            self._given[place, name] = signal
-            if signal.kind == "metric":
-                self.trace.metrics[name] = number
-            else:
-                self.trace.rewards[name] = Reward(score=number, weight=signal.weight)
+            self._given[signal.place, name] = signal
+            place[name] = number if signal.kind == "metric" else Reward(score=number, weight=signal.weight)
+
+    def check_foreign_values(self) -> None:
+        """What the task's own code wrote among the rewards and metrics is no measurement: it goes, and is a failure."""
+        values: Mapping[str, tuple[dict[str, Any], tuple[type, ...]]] = {
+            "rewards": (self.trace.rewards, (Reward,)),
+            "metrics": (self.trace.metrics, (int, float)),
+        }
+        for place, (found, kinds) in values.items():
+            for name in [name for name, value in found.items() if value is not None and not isinstance(value, kinds)]:
+                said = f"trace.{place}[{name!r}] was set to {found.pop(name)!r}; return it from a signal instead"
+                self.failures.append(Failure(error=record(TaskError(said)), stands=True))
 
 
 def _numbers(signal: Signal, value: object) -> dict[str, float]:

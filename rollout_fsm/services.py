@@ -13,8 +13,10 @@ from typing import Protocol
 import trio
 from attrs import define, field, frozen
 
-from rollout_fsm.errors import leaves
+from rollout_fsm.attempt import attempt
+from rollout_fsm.errors import text
 from rollout_fsm.gateway import Gateway, open_gateway
+from rollout_fsm.outcome import pass_on, plain
 from rollout_fsm.overdue import Overdue
 from rollout_fsm.plan import Respondent, Slot
 from rollout_fsm.trace import Trace
@@ -149,29 +151,23 @@ class EngineServices:
             task_status.started()
             with trio.CancelScope(shield=True):
                 await self._closing.wait()
-                with trio.move_on_after(LEAVING) as bound:
-                    try:
-                        await stack.aclose()
-                    except Exception as error:  # noqa: BLE001  (foreign code; the run is over)
-                        for leaf in leaves(error):
-                            log.warning("leaving %s failed: %s: %s", type(shared).__name__, type(leaf).__name__, leaf)
-                if bound.cancelled_caught:
-                    log.warning("leaving %s took more than %g s and was given up", type(shared).__name__, LEAVING)
-        self._hosted -= 1
-        if not self._hosted:
-            self._all_left.set()
+                with trio.CancelScope(deadline=trio.current_time() + LEAVING) as bound:
+                    left = await attempt(stack.aclose)
+            self._hosted -= 1
+            if not self._hosted:
+                self._all_left.set()
+            if bound.cancel_called:
+                log.warning("leaving %s took more than %g s and was given up", type(shared).__name__, LEAVING)
+            for leaf in plain(left.error):
+                log.warning("leaving %s failed: %s", type(shared).__name__, text(leaf))
+            pass_on(left.error)
 
     async def _write(self, unwritten: trio.MemoryReceiveChannel[tuple[Trace, trio.Event]], sink: TraceSink) -> None:
         with trio.CancelScope(shield=True):
             async for trace, written in unwritten:
-                try:
-                    await trio.to_thread.run_sync(sink.append, trace)
-                except Exception as error:  # noqa: BLE001  (a full disk, no JSON: this one is lost, the others go on)
-                    self.lost.append(
-                        LostTrace(id=trace.id, task=trace.task.type, error=f"{type(error).__name__}: {error}")
-                    )
-                    log.error(
-                        "the trace of rollout %s could not be written: %s: %s", trace.id, type(error).__name__, error
-                    )
+                done = await attempt(trio.to_thread.run_sync, sink.append, trace)
+                if done.error is not None:  # a full disk, a trace that is no JSON: this one is lost, the others go on
+                    self.lost.append(LostTrace(id=trace.id, task=trace.task.type, error=text(done.error)))
+                    log.error("the trace of rollout %s could not be written: %s", trace.id, text(done.error))
                 written.set()
-        self._all_written.set()
+            self._all_written.set()

@@ -6,9 +6,9 @@ the same ones. Nothing here knows a clock: times come from the engine, in epoch 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
-from attrs import define, field, frozen
+from attrs import Attribute, define, field, frozen
 
 from rollout_fsm.errors import ErrorRecord
 from rollout_fsm.exact_json import plain
@@ -34,6 +34,8 @@ __all__ = [
     "TraceWarning",
     "TransitionRecord",
 ]
+
+T = TypeVar("T")
 
 _NOTHING: Mapping[int, Message] = {}
 
@@ -144,6 +146,17 @@ class Timing:
     finalize: Span | None = None
     scoring: Span | None = None
 
+    def open(self, name: str, now: float) -> None:
+        """A span begins."""
+        setattr(self, name, AgentSpan(start=now) if name == "agent" else Span(start=now))
+
+    def close(self, name: str, now: float, model_time: float) -> None:
+        """A span ends; the agent's is shared with the seconds that the model took."""
+        span: Span = getattr(self, name)
+        span.end = now
+        if isinstance(span, AgentSpan):
+            span.split(model_time)
+
 
 @frozen(kw_only=True)
 class ModelCall:
@@ -185,6 +198,13 @@ class TransitionRecord:
     reason: str | None = None
 
 
+def _kept(trace: "Trace", attribute: "Attribute[T]", value: T) -> T:
+    """A record's containers are changed in place, never replaced: who holds one would go on writing to the old one."""
+    if value is not getattr(trace, attribute.name):
+        raise AttributeError(f"trace.{attribute.name} cannot be replaced; change it in place")
+    return value
+
+
 @define(kw_only=True)
 class Trace:
     """The record of one rollout. Two traces are equal if their records are; `state` and bookkeeping are no record."""
@@ -194,33 +214,33 @@ class Trace:
 
     id: str
     task: TaskInfo
-    agent: AgentInfo = field(factory=AgentInfo)
-    nodes: list[MessageNode] = field(factory=list)
+    agent: AgentInfo = field(factory=AgentInfo, on_setattr=_kept)
+    nodes: list[MessageNode] = field(factory=list, on_setattr=_kept)
     """The message graph. Grows by `commit` alone."""
-    calls: list[ModelCall] = field(factory=list)
+    calls: list[ModelCall] = field(factory=list, on_setattr=_kept)
     """Every model call, in order of completion. Grows by `record_call` alone."""
-    tools: list[Tool] = field(factory=list)
+    tools: list[Tool] = field(factory=list, on_setattr=_kept)
     """The tools that the last request offered."""
-    rewards: dict[str, Reward | None] = field(factory=dict)
+    rewards: dict[str, Reward | None] = field(factory=dict, on_setattr=_kept)
     """None says: expected, not measured (L60)."""
-    metrics: dict[str, float | None] = field(factory=dict)
+    metrics: dict[str, float | None] = field(factory=dict, on_setattr=_kept)
     info: dict[str, JSON] = field(factory=dict)
     """What the task wants to keep."""
     is_completed: bool = False
     ok: bool = False
     stop_condition: str | None = None
-    errors: list[ErrorRecord] = field(factory=list)
+    errors: list[ErrorRecord] = field(factory=list, on_setattr=_kept)
     """Oldest first; the first is the primary cause (L40)."""
-    warnings: list[TraceWarning] = field(factory=list)
-    timing: Timing = field(factory=Timing)
-    request_rewrites: list[Rewrite] = field(factory=list)
-    response_rewrites: list[Rewrite] = field(factory=list)
-    extra_usage: list[Usage] = field(factory=list)
+    warnings: list[TraceWarning] = field(factory=list, on_setattr=_kept)
+    timing: Timing = field(factory=Timing, on_setattr=_kept)
+    request_rewrites: list[Rewrite] = field(factory=list, on_setattr=_kept)
+    response_rewrites: list[Rewrite] = field(factory=list, on_setattr=_kept)
+    extra_usage: list[Usage] = field(factory=list, on_setattr=_kept)
     """What judges and others spent outside the exchange (L63)."""
     run: RunInfo | None = None
     group: GroupInfo | None = None
     ending: dict[str, JSON] | None = None
-    transitions: list[TransitionRecord] = field(factory=list)
+    transitions: list[TransitionRecord] = field(factory=list, on_setattr=_kept)
     unknown: dict[tuple[str, ...], JSON] = field(factory=dict)
     """What a file said beyond this schema, by its path: `("nodes", "0", "advantages")`, say (L84)."""
     state: dict[str, object] = field(factory=dict, eq=False)

@@ -1,21 +1,26 @@
 """The world of one rollout: what its activities share while it lives. The machine decides what happens, the phases do
 it, this holds it."""
 
+import logging
 from collections.abc import Awaitable, Callable
 
 import trio
 from attrs import define, field
 
+from rollout_fsm.agent_clock import AgentClock
 from rollout_fsm.clock import AnchoredClock
-from rollout_fsm.errors import RolloutError, RuntimeLifetimeError, SandboxError
+from rollout_fsm.errors import RolloutError, RuntimeLifetimeError, SandboxError, text
 from rollout_fsm.harness import HarnessSession
-from rollout_fsm.holdings import Held, Holdings, Kind, Setting
+from rollout_fsm.holdings import Held, Holdings, Setting, WarningKind
 from rollout_fsm.messages import Message
 from rollout_fsm.outcome import Blame, Failure
 from rollout_fsm.plan import Plan
 from rollout_fsm.runtime import Runtime
-from rollout_fsm.session import Owner, Segment, Session
+from rollout_fsm.segment_run import Gate, SegmentRun
+from rollout_fsm.session import Session
 from rollout_fsm.trace import Trace
+
+log = logging.getLogger("rollout_fsm")
 
 
 @define(eq=False, kw_only=True)
@@ -25,8 +30,9 @@ class World:
     plan: Plan
     trace: Trace
     clock: AnchoredClock
-    owner: Owner | None = field(repr=False)
-    """The rollout, as its session sees it; None once it is final."""
+    gate: Gate | None = field(repr=False)
+    """The rollout's state, as far as turns depend on it; None once it is final."""
+    agent: AgentClock = field(init=False)
     holdings: Holdings = field(init=False)
     runtime: Runtime | None = None
     session: Session | None = None
@@ -36,16 +42,13 @@ class World:
     """The prompt as the interceptors left it, until the first segment has taken it (L10)."""
     said: tuple[Message, ...] = ()
     """What the user said for the segment that begins."""
-    segment: Segment | None = None
+    segment: SegmentRun | None = None
     """The segment that runs, or the last one: the guards ask what became of it."""
-    agent_used: float = 0.0
-    """Seconds of the agent budget that are spent (L12)."""
-    agent_began: float | None = None
-    """When the running segment began, in the event loop's seconds; None while none runs."""
-    deadline: trio.CancelScope | None = field(default=None, repr=False)
+    bound: trio.CancelScope | None = field(default=None, repr=False)
     """The scope that bounds the running activity."""
-    returned: float | None = None
-    """When the foreign code of the running activity returned, if the activity went on after it (L14a)."""
+    returned: tuple[float, float] | None = None
+    """When the foreign code of the running activity returned, and its deadline then, both in the event loop's seconds;
+    None where the activity does nothing after it (L14a)."""
     blame: Blame = field(factory=lambda: Blame(boundary=SandboxError, doing="booting"))
     """Which boundary is being crossed."""
     standing: list[Failure] = field(factory=list)
@@ -54,7 +57,24 @@ class World:
     """Exceptions that the running activity kept, as text, because an interruption overruled them (L14a)."""
 
     def __attrs_post_init__(self) -> None:
+        self.agent = AgentClock(self.plan.bounds.agent)
         self.holdings = Holdings(self.trace.id, self.plan.services.overdue, self.trace.warnings.append)
+
+    def begin(self, boundary: type[RolloutError], doing: str) -> None:
+        """A new activity begins, and crosses this boundary first."""
+        self.calling(boundary, doing)
+        self.returned, self.standing, self.lost = None, [], []
+
+    def limit(self, bound: str) -> float:
+        """Seconds that an activity under this bound may take (L2, L12)."""
+        return self.agent.left if bound == "agent" else float(getattr(self.plan.bounds, bound))
+
+    def foreign_code_returned(self) -> None:
+        """What the activity was about is over; what follows is the engine's tidying, and not under its deadline
+        (L14a)."""
+        if self.bound is not None and self.returned is None:
+            self.returned = trio.current_time(), self.bound.deadline
+            self.bound.deadline = float("inf")
 
     @staticmethod
     async def proceed() -> None:
@@ -67,11 +87,11 @@ class World:
         """From now on, what is raised or runs out of time is this (L14, L40)."""
         self.blame = Blame(boundary=boundary, doing=doing, note=note)
 
-    def hold(self, kind: Kind, name: str, undo: Callable[[], Awaitable[None]]) -> None:
+    def hold(self, kind: WarningKind, name: str, undo: Callable[[], Awaitable[None]]) -> None:
         """Register what is to be released (L8), with the bound that its kind has (L55)."""
-        bounds = self.plan.bounds
         setting: Setting = "close" if kind == "close" else "release"
-        self.holdings.hold(Held(kind=kind, name=name, undo=undo, setting=setting, bound=getattr(bounds, setting)))
+        bound = getattr(self.plan.bounds, setting)
+        self.holdings.hold(Held(kind=kind, name=name, undo=undo, setting=setting, bound=bound))
 
     def doing(self) -> str:
         """What is running, in the log."""
@@ -79,8 +99,13 @@ class World:
 
     @property
     def runtime_lost(self) -> bool:
-        """Whether the runtime is borrowed and its owner has stopped it (L3)."""
-        return (borrowed := self.plan.borrowed) is not None and borrowed.stopped
+        """Whether the runtime is borrowed and its owner has stopped it (L3); one that cannot say so is not."""
+        borrowed = self.plan.borrowed
+        try:
+            return borrowed is not None and bool(borrowed.stopped)
+        except Exception as unsaid:  # noqa: BLE001  (foreign code inside a guard: it decides nothing by raising)
+            log.warning("rollout %s: the borrowed runtime cannot say if it is stopped: %s", self.trace.id, text(unsaid))
+            return False
 
     def require_runtime(self) -> Runtime:
         """The runtime, for a phase that begins. Raises `RuntimeLifetimeError` if its owner has stopped it (L3)."""
@@ -100,16 +125,11 @@ class World:
         assert self.session is not None
         return self.session
 
-    def agent_left(self) -> float:
-        """Seconds of the agent budget that are left, between and within segments (L12)."""
-        running = 0.0 if self.agent_began is None else trio.current_time() - self.agent_began
-        return max(0.0, self.plan.bounds.agent - self.agent_used - running)
-
     def forget(self) -> None:
         """Let go of everything that the trace does not hold: the rollout is final."""
         if self.session is not None:
-            self.session.owner = self.session.segment = None
-        self.owner = self.runtime = self.session = self.harness_session = self.segment = self.deadline = None
+            self.session.gate = self.session.segment = None
+        self.gate = self.runtime = self.session = self.harness_session = self.segment = self.bound = None
         self.opening = self.said = ()
         self.tool_urls.clear()
 

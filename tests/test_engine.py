@@ -40,6 +40,15 @@ class Mine(Exception):
     """The body's own."""
 
 
+def traces_in(folder: Path) -> list[Trace]:
+    """The traces of a run's folder, every one of which can be read."""
+
+    def unreadable(number: int, fault: Exception) -> None:
+        raise AssertionError(f"line {number}: {fault}")
+
+    return list(read_traces(folder / "traces.jsonl", on_fault=unreadable))
+
+
 def agent(world: World, **given: Any) -> dict[str, Any]:
     """The settings of a rollout in this world."""
     defaults: dict[str, Any] = {
@@ -447,9 +456,9 @@ async def test_finished_traces_go_to_the_folder(tmp_path: Path) -> None:
     world = World()
     async with open_engine(gateway=False, output_dir=tmp_path / "a" / "run") as engine:
         trace = await engine.run(world_task(world), **agent(world))
-        assert [read.id for read in read_traces(tmp_path / "a" / "run" / "traces.jsonl")] == [trace.id]
+        assert [read.id for read in traces_in(tmp_path / "a" / "run")] == [trace.id]
         await mint(engine, world).open()  # aborted by leaving, and written all the same
-    written = list(read_traces(tmp_path / "a" / "run" / "traces.jsonl"))
+    written = traces_in(tmp_path / "a" / "run")
     assert [read.ok for read in written] == [True, False]
     assert written[0] == trace
     assert engine.lost == ()
@@ -491,7 +500,7 @@ async def test_a_trace_that_cannot_be_written_is_lost_by_name_and_the_others_go_
         for name in ("lost", "kept"):
             assert (await engine.run(world_task(world), **agent(world, id=name))).ok
     assert [(lost.id, "No space left" in lost.error) for lost in engine.lost] == [("lost", True)]
-    assert [trace.id for trace in read_traces(tmp_path / "traces.jsonl")] == ["kept"]
+    assert [trace.id for trace in traces_in(tmp_path)] == ["kept"]
 
 
 async def test_an_engine_says_in_one_line_what_it_is() -> None:

@@ -2,18 +2,29 @@
 
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
+from cattrs.gen import make_dict_structure_fn, override
 
 from rollout_fsm.cli.faults import UsageError
-from rollout_fsm.cli.settings import ModelSettings, Settings, faults
+from rollout_fsm.cli.settings import (
+    LimitSettings,
+    ModelSettings,
+    PolicySettings,
+    SamplingSettings,
+    Settings,
+    TimeoutSettings,
+    check_of,
+)
 from rollout_fsm.exact_json import FormatError, exact_converter, require, structured
 from rollout_fsm.machine.exact import Fault
 
 __all__ = ["read_settings", "settings_to_toml"]
+
+S = TypeVar("S", bound=attrs.AttrsInstance)
 
 _ALSO = {"timeout": "timeouts", "num_examples": "num_tasks", "rollouts_per_example": "rollouts_per_task"}
 """Other spellings of keys at the top, as the flags have them too."""
@@ -35,12 +46,9 @@ def read_settings(path: Path) -> Settings:
         if other in data:
             data[name] = data.pop(other)
     try:
-        settings = structured(_CONVERTER, data, Settings, str(path))
+        return structured(_CONVERTER, data, Settings, str(path))
     except FormatError as error:
         raise UsageError(*(f"{path}: {fault}" for fault in error.faults)) from None
-    if wrong := [f"{path}: {where}: {what}" for where, what in faults(settings)]:
-        raise UsageError(*wrong)
-    return settings
 
 
 def settings_to_toml(settings: Settings) -> str:
@@ -106,17 +114,39 @@ def _float(value: object, _: object) -> float:
     return value if type(value) is int else float(require(value, float))
 
 
-def _model(value: object, _: object) -> ModelSettings:
+def _checked(record: type[S]) -> Callable[[object, object], S]:
+    """A hook for a record that also checks its values, so that every fault of a file is found in one go."""
+
+    def hook(attribute: "attrs.Attribute[Any]") -> Callable[[object, object], object]:
+        def structure(value: object, type_: object) -> object:
+            made = _CONVERTER.get_structure_hook(attribute.type)(value, attribute.type)
+            check = check_of(attribute)
+            if made is not None and check is not None and (wrong := check(made)) is not None:
+                raise Fault(wrong)
+            return made
+
+        return structure
+
+    overrides: dict[str, Any] = {
+        attribute.name: override(struct_hook=hook(attribute))
+        for attribute in attrs.fields(record)
+        if check_of(attribute) is not None
+    }
+    inner = make_dict_structure_fn(record, _CONVERTER, _cattrs_forbid_extra_keys=True, **overrides)
+    return lambda value, type_: inner(require(value, dict, "a table"), type_)
+
+
+def _model(value: object, type_: object) -> ModelSettings:
     """A model: a table, or its name alone."""
     if isinstance(value, str):
-        return ModelSettings(name=value)
-    if not isinstance(value, dict):
-        raise Fault(f"expected a model's name or a table, not {value!r}")
-    model: ModelSettings = _MODEL(value, ModelSettings)
-    return model
+        value = {"name": value}
+    return _MODEL(value, type_)
 
 
 _CONVERTER = exact_converter(forbid_extra_keys=True)
 _CONVERTER.register_structure_hook(float, _float)
-_MODEL = _CONVERTER.get_structure_hook(ModelSettings)
+for _record in (SamplingSettings, LimitSettings, TimeoutSettings, PolicySettings):
+    _CONVERTER.register_structure_hook(_record, _checked(_record))
+_MODEL = _checked(ModelSettings)
 _CONVERTER.register_structure_hook(ModelSettings, _model)
+_CONVERTER.register_structure_hook(Settings, _checked(Settings))

@@ -4,7 +4,7 @@ __all__ = ["MISSING", "clock", "number", "seconds"]
 
 MISSING = "–"
 
-_TINY, _LARGE = 0.001, 10_000
+_TINY, _LARGE, _HUGE = 0.001, 10_000, 1e15
 
 
 def number(value: float | None) -> str:
@@ -12,10 +12,10 @@ def number(value: float | None) -> str:
     if value is None:
         return MISSING
     size = abs(value)
-    if value == int(value) if size < 2**53 else False:
-        return f"{int(value):,}"
-    if size < _TINY:
+    if size >= _HUGE or 0 < size < _TINY:
         return f"{value:.2e}"
+    if value == int(value):
+        return f"{int(value):,}"
     return f"{value:,.1f}" if size >= _LARGE else f"{value:.3f}"
 
 

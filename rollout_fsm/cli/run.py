@@ -75,9 +75,9 @@ def _report(prepared: Prepared, ran: Ran, screen: Screen) -> int:
     head = Text.assemble(
         "\n ",
         (harmless(prepared.name), "bold"),
-        f"   {summary.rollouts} of {prepared.total} rollouts",
-        *([" before the interruption"] if interrupted else []),
-        f", {summary.ok} ok, in {seconds(ran.seconds)}\n",
+        f"   {summary.rollouts} of {prepared.total} rollouts, {summary.ok} ok, in {seconds(ran.seconds)}",
+        (", interrupted" if interrupted else "", "yellow"),
+        "\n",
     )
     screen.say(head)
     if summary.rollouts:

@@ -23,7 +23,9 @@ __all__ = [
     "PolicySettings",
     "SamplingSettings",
     "Settings",
+    "Settled",
     "TimeoutSettings",
+    "check_of",
     "faults",
     "flag",
     "over",
@@ -148,7 +150,7 @@ class PolicySettings:
 
     agent_expiry: Literal["fail", "stop"] | None = None
     """What an expired agent budget is: a failure, or a stop that is scored (fail)."""
-    no_progress: Literal["stop", "fail"] | None = None
+    no_progress: Literal["fail", "stop"] | None = None
     """What a segment without a turn is (stop)."""
     unknown_usage: Literal["warn", "fail"] | None = None
     """What a reply without usage under a token cap is (warn)."""
@@ -200,12 +202,18 @@ class Settings:
 S = TypeVar("S")
 
 
+def check_of(attribute: "attrs.Attribute[Any]") -> Check | None:
+    """What is asked of a setting's value: returns what is wrong with it, None if nothing is."""
+    check: Check | None = attribute.metadata.get(_CHECK)
+    return check
+
+
 def faults(settings: attrs.AttrsInstance, path: str = "") -> Iterator[tuple[str, str]]:
     """Every value that cannot be, as the path of the setting and what is wrong with it."""
     for attribute in attrs.fields(type(settings)):
         value = getattr(settings, attribute.name)
         where = f"{path}{attribute.name}"
-        check = attribute.metadata.get(_CHECK)
+        check = check_of(attribute)
         if attrs.has(type(value)):
             yield from faults(value, f"{where}.")
         elif value is not None and check is not None and (wrong := check(value)) is not None:

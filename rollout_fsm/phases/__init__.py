@@ -6,32 +6,43 @@ from types import MappingProxyType
 
 from attrs import frozen
 
-from rollout_fsm.errors import HarnessError, RolloutError, SandboxError, TaskError
-from rollout_fsm.outcome import Outcome
+from rollout_fsm.errors import ErrorRecord, HarnessError, RolloutError, SandboxError, TaskError
+from rollout_fsm.outcome import Failure, Outcome
 from rollout_fsm.phases.boot import boot
 from rollout_fsm.phases.close import close
 from rollout_fsm.phases.finalize import finalize
 from rollout_fsm.phases.release import release
 from rollout_fsm.phases.score import score
-from rollout_fsm.phases.segment import segment
+from rollout_fsm.phases.segment import agent_timeout, leave_early, segment
 from rollout_fsm.phases.setup import setup
 from rollout_fsm.world import World
 
 
+def ran_out(world: World, elapsed: float, setting: str, limit: float) -> ErrorRecord | None:
+    """The failure of what was running when the bound of its state ran out (L14)."""
+    return world.blame.timed_out(elapsed=elapsed, setting=setting, limit=limit)
+
+
 @frozen(kw_only=True)
 class Phase:
-    """The activity of an active state, and whom a bound blames that is used up before it starts (L13, L14)."""
+    """The activity of an active state."""
 
     run: Callable[[World], Awaitable[Outcome]]
     boundary: type[RolloutError]
+    """Whom a bound blames that is used up before anything is called (L13, L14)."""
     doing: str
+    timeout: Callable[[World, float, str, float], ErrorRecord | None] = ran_out
+    """What it means that the bound ran out, after so many seconds, by which setting and limit; None: it is no
+    failure."""
+    leave: Callable[[World], Awaitable[Failure | None]] | None = None
+    """Stops what the activity started, if it did not end by itself; returns what could not be stopped (L13)."""
 
 
 ACTIVE: Mapping[str, Phase] = MappingProxyType(
     {
         "boot": Phase(run=boot, boundary=SandboxError, doing="booting"),
         "setup": Phase(run=setup, boundary=TaskError, doing="task setup"),
-        "segment": Phase(run=segment, boundary=HarnessError, doing="segment"),
+        "segment": Phase(run=segment, boundary=HarnessError, doing="segment", timeout=agent_timeout, leave=leave_early),
         "finalize": Phase(run=finalize, boundary=TaskError, doing="finalize"),
         "score": Phase(run=score, boundary=TaskError, doing="scoring"),
     }

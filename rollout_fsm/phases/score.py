@@ -1,30 +1,37 @@
 """`scoring`: placeholders first, then the signals of task, harness and judges (L54, L60-L64)."""
 
-from rollout_fsm.errors import TaskError
-from rollout_fsm.outcome import Outcome
-from rollout_fsm.scoring import Scoring, seed, signals
+from rollout_fsm.errors import TaskError, attribute, record
+from rollout_fsm.outcome import Failure, Outcome
+from rollout_fsm.scoring import Scoring, Signal, seed, signal_of, signals_of
 from rollout_fsm.world import World
 
 
 async def score(world: World) -> Outcome:
     """Measure what is expected. What failed in time stands, however the phase ends (L63)."""
-    plan = world.plan
+    plan, trace = world.plan, world.trace
     world.calling(TaskError, "scoring")
     runtime = world.require_runtime()
-    expected = signals(
-        task=plan.task,
-        trace=world.trace,
-        runtime=runtime,
-        hooks=plan.hooks,
-        harness_metrics=plan.harness_metrics,
-        judges=(*plan.task.judges(), *plan.judges),
+    declared = signals_of(
+        task=plan.task, trace=trace, runtime=runtime, hooks=plan.hooks, harness_metrics=plan.harness_metrics
     )
-    seed(world.trace, expected)
-    scoring = Scoring(world.trace, expected)
+    judges, faults = _judges(world)
+    scoring = Scoring(trace, [*declared, *judges])
+    scoring.failures += faults
     world.standing, world.lost = scoring.failures, scoring.lost
+    seed(trace, scoring.expected)
     try:
         await scoring.run()
     finally:
+        scoring.check_foreign_values()
         if scoring.late:
             world.calling(TaskError, "scoring", f"; still running: {', '.join(signal.said for signal in scoring.late)}")
     return Outcome(trigger="errored" if scoring.failures else "scored")
+
+
+def _judges(world: World) -> tuple[list[Signal], list[Failure]]:
+    """The judges as signals. One that cannot be asked fails the scoring and keeps no other signal from running."""
+    try:
+        judges = (*world.plan.task.judges(), *world.plan.judges)
+        return [signal_of(judge, world.plan.task, world.trace) for judge in judges], []
+    except Exception as raised:  # noqa: BLE001  (the task's own code; said with the other failures)
+        return [], [Failure(error=record(attribute(raised, TaskError, "naming the judges")), stands=True)]

@@ -8,11 +8,11 @@ here, for every harness alike.
 import trio
 from attrs import evolve
 
-from rollout_fsm.errors import ErrorRecord, HarnessError, SandboxError, TaskError, TurnRefused, attribute, record
-from rollout_fsm.messages import Message
-from rollout_fsm.outcome import Failure, Outcome, interrupts, lost, plain
+from rollout_fsm.attempt import Attempt, attempt, strikeable
+from rollout_fsm.errors import ErrorRecord, HarnessError, SandboxError, TaskError, TurnRefused, attribute, record, text
+from rollout_fsm.outcome import Failure, Outcome, bare, interrupts, lost, plain
 from rollout_fsm.runtime import ProgramResult
-from rollout_fsm.session import Segment
+from rollout_fsm.segment_run import SegmentRun
 from rollout_fsm.world import World
 
 TAIL = 2_000
@@ -20,123 +20,148 @@ TAIL = 2_000
 
 
 async def segment(world: World) -> Outcome:
-    """Run one segment of the harness."""
+    """Run one segment of the harness, on the agent clock (L12)."""
+    world.agent.start()
+    try:
+        return await _run(world)
+    finally:
+        world.agent.stop(trio.current_time() if world.returned is None else world.returned[0])
+
+
+async def _run(world: World) -> Outcome:
     session, harness_session = world.present_session, world.harness_session
-    assert session.owner is not None
-    assert world.deadline is not None
+    assert world.gate is not None
+    assert world.bound is not None
     assert harness_session is not None
-    running = Segment(
-        owner=session.owner,
+    running = SegmentRun(
+        gate=world.gate,
         turns_before=world.trace.num_turns,
-        deadline=world.deadline,
+        bound=world.bound,
         drain=world.plan.bounds.drain,
+        moved=world.plan.services.overdue.moved,
     )
     world.segment = session.segment = running
-    world.calling(HarnessError, "segment")
     world.require_runtime()
     world.calling(TaskError, "interception of the user's message")
     said, world.said = world.said, ()
-    messages: tuple[Message, ...] | None = await session.intercept(said) or None
+    messages = await session.intercept(said) or None
     world.calling(HarnessError, "segment")
     world.opening = ()
-    result: object = None
-    error: BaseException | None = None
 
     async def run() -> object:
         try:
-            return await harness_session.run(messages)
+            return await strikeable(harness_session.run, messages)
         finally:
-            world.returned = trio.current_time()
+            world.foreign_code_returned()
 
+    ended = await session.run(run, running)
     try:
-        result = await session.run(run, running)
-    except GeneratorExit:
-        raise
-    except BaseException as raised:  # noqa: BLE001  (foreign code; what it means is judged below and by the driver)
-        error = raised
-    try:
-        return await _ended(world, running, result, error)
+        return await _told(world, running, ended)
     finally:
-        error = None  # a frame that keeps an exception is kept by it
+        del ended  # a frame that keeps an exception which it raises is kept by it
 
 
-async def _ended(world: World, running: Segment, result: object, error: BaseException | None) -> Outcome:
-    """What the end of the harness's run amounts to, in the order of L35, L20, L16, L41, L19."""
-    stopping = not running.owner.asks_stops
-    own: list[BaseException] | None = None
+async def _told(world: World, running: SegmentRun, ended: Attempt[object]) -> Outcome:
+    """What the end of the harness's run amounts to, in the order of L14a, L35, L16, L20, L41, L19."""
+    own = plain(ended.error)
+    result = ended.value
     try:
-        if error is not None and (interrupts(error) or not plain(error)):
-            raise error
-        if running.hook_failure is not None:
-            return Outcome(trigger="errored", failures=[Failure(error=running.hook_failure)])
-        if error is None and result is not None and not isinstance(result, ProgramResult):
-            wrong = f"the session's run() returned {type(result).__name__}; it returns a ProgramResult or None"
-            return Outcome(trigger="errored", failures=[Failure(error=record(HarnessError(wrong)))])
-        if stopping:
-            own = [leaf for leaf in plain(error) if not isinstance(leaf, TurnRefused)]
-            return Outcome(trigger="errored", failures=world.blame.of(own)) if own else Outcome(trigger="segment_ended")
-        exit_failure = _exit_failure(world.plan.harness.name, result) if isinstance(result, ProgramResult) else None
-        if running.model_failure is not None:
-            return _model_failed(running.model_failure, exit_failure, error)
-        if error is not None:
-            raise error
+        if severe := interrupts(ended.error):
+            raise severe[0]
+        if running.hook_failures:
+            broken = [Failure(error=failure) for failure in running.hook_failures]
+            kept = [f"{failure.type}: {failure.message}" for failure in running.hook_failures]
+            return Outcome(trigger="errored", failures=broken, left_early=True, lost=kept)
+        if ended.error is not None and not own:
+            raise bare(ended.error)  # interrupted; the driver knows by whom
+        if not running.gate.asks_stops:
+            own = [leaf for leaf in own if not isinstance(leaf, TurnRefused)]
+            return _own_failure(world, own) if own else Outcome(trigger="segment_ended")
+        if running.model_failures:
+            return _model_failed(running.model_failures, _exit_failure(world, result), own)
+        if own:
+            return _own_failure(world, own)
     finally:
-        error = own = None
-    if exit_failure is not None:
-        if not await _answers(world):
-            box = f"the runtime {world.present_runtime.name!r} was found dead after this: {exit_failure.message}"
-            exit_failure = record(SandboxError(box))
-        return Outcome(trigger="errored", failures=[Failure(error=exit_failure)])
+        severe, own = [], []
+        del ended
+    if result is not None and not isinstance(result, ProgramResult):
+        wrong = f"the session's run() returned {type(result).__name__}; it returns a ProgramResult or None"
+        return _failed(record(HarnessError(wrong)))
+    if (exit_failure := _exit_failure(world, result)) is not None:
+        return _failed(await _attributed_to_the_box(world, exit_failure))
     if world.trace.num_turns == running.turns_before:
         silent = HarnessError("no progress: the segment ended without a turn (policy no_progress)")
         return Outcome(trigger="segment_ended", failures=[Failure(error=record(silent))])
     return Outcome(trigger="segment_ended")
 
 
-def _exit_failure(harness: str, result: ProgramResult) -> ErrorRecord | None:
+def _failed(error: ErrorRecord) -> Outcome:
+    return Outcome(trigger="errored", failures=[Failure(error=error)], left_early=True)
+
+
+def _own_failure(world: World, own: list[BaseException]) -> Outcome:
+    """What the harness raised, leaf by leaf (L40)."""
+    return Outcome(trigger="errored", failures=world.blame.of(own), left_early=True, lost=lost(own))
+
+
+def _exit_failure(world: World, result: object) -> ErrorRecord | None:
     """The failure that a program's exit status is; None for zero (L41)."""
-    if result.exit_code == 0:
+    if not isinstance(result, ProgramResult) or result.exit_code == 0:
         return None
     said = (result.stderr.strip() or result.stdout.strip())[-TAIL:]
     tail = f"; the end of its output:\n{said}" if said else " and said nothing"
+    harness = world.plan.harness_name
     return record(HarnessError(f"the program of harness {harness!r} exited with {result.exit_code}{tail}"))
 
 
-def _model_failed(failure: ErrorRecord, exit_failure: ErrorRecord | None, error: BaseException | None) -> Outcome:
+def _model_failed(
+    failures: tuple[ErrorRecord, ...], exit_failure: ErrorRecord | None, raised: list[BaseException]
+) -> Outcome:
     """The model's failure, however the harness ended after it, with the harness's own as its cause (L20)."""
-    own = exit_failure
-    if own is None and error is not None:
-        own = next((record(attribute(leaf, HarnessError, "segment")) for leaf in plain(error)), None)
-    if own is not None and not failure.message.startswith(own.message):
-        failure = evolve(failure, message=f"{failure.message} (the harness then ended with {own.type}: {own.message})")
-    return Outcome(trigger="segment_ended", failures=[Failure(error=failure)], lost=lost(plain(error)))
+    first, *rest = failures
+    own = exit_failure or next((record(attribute(leaf, HarnessError, "segment")) for leaf in raised), None)
+    if own is not None and not first.message.startswith(own.message):
+        first = evolve(first, message=f"{first.message} (the harness then ended with {own.type}: {own.message})")
+    told = [Failure(error=failure) for failure in (first, *rest)]
+    return Outcome(trigger="segment_ended", failures=told, left_early=own is not None, lost=lost(raised))
 
 
-async def _answers(world: World) -> bool:
-    """Whether the box still answers, asked after a program failed (L41). Silence and an exception are a no."""
-    answer = False
-    with trio.move_on_after(world.plan.bounds.close):
-        try:
-            answer = await world.present_runtime.alive()
-        except Exception:  # noqa: BLE001  (a box that cannot say it is alive is not)
-            answer = False
-    return answer
+async def _attributed_to_the_box(world: World, failure: ErrorRecord) -> ErrorRecord:
+    """A program's failure, or the box's if that does not answer any more: silence and an exception are a no (L41)."""
+    runtime, overdue = world.present_runtime, world.plan.services.overdue
+    bound = world.plan.bounds.close
+    with overdue.bounded(bound, rollout=world.trace.id, doing=lambda: "asking whether the runtime is alive"):
+        answer = await attempt(runtime.alive)
+    if severe := interrupts(answer.error):
+        world.holdings.struck += severe
+    if answer.value is True:
+        return failure
+    return record(SandboxError(f"the runtime {runtime.name!r} was found dead after this: {failure.message}"))
 
 
 async def leave_early(world: World) -> Failure | None:
     """Stop the agent of a segment that is left early; what will not die is a failure that stands (L13)."""
     runtime, bound, started = world.present_runtime, world.plan.bounds.close, trio.current_time()
-    dead, why = False, ""
-    with trio.CancelScope(deadline=started + bound, shield=True):
-        try:
-            dead = await runtime.kill()
-        except Exception as raised:  # noqa: BLE001  (said below)
-            why = f": {type(raised).__name__}: {raised}"
-    if dead:
+    overdue = world.plan.services.overdue
+    with overdue.bounded(bound, rollout=world.trace.id, doing=lambda: "killing the agent", shield=True):
+        killed = await attempt(runtime.kill)
+    world.holdings.struck += interrupts(killed.error)
+    if killed.value is True:
         return None
-    assert world.segment is not None
-    world.segment.survives = True
+    if world.segment is not None:
+        world.segment.survives = True
     elapsed = trio.current_time() - started
+    why = "".join(f": {text(leaf)}" for leaf in plain(killed.error))
     survivors = f"processes of the agent in runtime {runtime.name!r} survived being killed"
     bounded = f" ({elapsed:g} s passed, timeouts.close = {bound:g} s)"
     return Failure(error=record(SandboxError(survivors + bounded + why)), stands=True)
+
+
+def agent_timeout(world: World, elapsed: float, setting: str, limit: float) -> ErrorRecord | None:
+    """An expired agent budget is a failure of the agent, unless it is a stop: by policy, or after a refusal (L13,
+    L18)."""
+    if world.plan.policy.agent_expiry == "stop" or world.gate is None or not world.gate.asks_stops:
+        return None
+    spent, budget = world.agent.spent, world.plan.bounds.agent
+    said = f"agent timeout: the budget ran out after {spent:g} s of running segments (timeouts.agent = {budget:g} s)"
+    return record(HarnessError(said))

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from rollout_fsm.attempt import strikeable
 from rollout_fsm.errors import HarnessError, InterceptionError, SandboxError, TaskError, ToolsetError
 from rollout_fsm.harness import Exchange, HarnessSession
 from rollout_fsm.outcome import Outcome
@@ -16,21 +17,23 @@ async def setup(world: World) -> Outcome:
     """Prepare the world for the exchange. What begins is registered for release in the same step (L8)."""
     plan, trace, runtime = world.plan, world.trace, world.require_runtime()
     world.calling(TaskError, "task setup", f"{SHARED}; harness setup had not started")
-    await plan.task.setup(trace, runtime)
+    await strikeable(plan.task.setup, trace, runtime)
     await world.proceed()
 
     world.calling(HarnessError, "harness setup", SHARED)
-    world.hold("cleanup", f"harness {plan.harness.name!r}", partial(plan.harness.cleanup, trace, runtime))
-    await plan.harness.setup(runtime)
+    world.hold("cleanup", f"harness {plan.harness_name!r}", partial(plan.harness.cleanup, trace, runtime))
+    await strikeable(plan.harness.setup, runtime)
     await world.proceed()
 
+    world.calling(TaskError, "naming the task's tool servers", SHARED)
+    own = list(plan.task.toolsets())
     world.calling(ToolsetError, "building the tool servers", SHARED)
-    toolsets = _build_toolsets(world)
+    toolsets = _by_name([*own, *(make() for make in plan.tools)])
 
     world.calling(InterceptionError, "opening the interception slot", SHARED)
-    assert world.owner is not None
-    session = world.session = Session(plan, trace, world.clock, runtime, world.owner)
-    slot = plan.services.open_slot(session, model_name=plan.model.name)
+    assert world.gate is not None
+    session = world.session = Session(plan, trace, world.clock, runtime, world.gate)
+    slot = plan.services.open_slot(session, model_name=plan.model_name)
 
     async def close_slot() -> None:
         slot.close()
@@ -38,11 +41,11 @@ async def setup(world: World) -> Outcome:
     world.hold("close", "interception slot", close_slot)
 
     context = RolloutContext(task=plan.task, trace=trace, runtime=runtime)
-    for toolset in toolsets:
-        world.calling(ToolsetError, f"starting tool server {toolset.name!r}", SHARED)
+    for name, toolset in toolsets.items():
+        world.calling(ToolsetError, f"starting tool server {name!r}", SHARED)
         url = await toolset.start(context)
-        world.hold("close", f"tool server {toolset.name!r}", toolset.stop)
-        world.tool_urls[toolset.name] = runtime.host_url(url)
+        world.hold("close", f"tool server {name!r}", toolset.stop)
+        world.tool_urls[name] = runtime.host_url(url)
         await world.proceed()
 
     world.calling(SandboxError, "applying the network policy", SHARED)
@@ -50,9 +53,10 @@ async def setup(world: World) -> Outcome:
     await world.proceed()
 
     world.calling(TaskError, "prompt interception", SHARED)
-    world.opening = await session.intercept(plan.task.opening)
+    world.opening = await session.intercept(plan.task.opening, opening=True)
 
     world.calling(HarnessError, "opening the harness session", SHARED)
+    agent = world.agent
     exchange = Exchange(
         prompt=world.opening,
         system_prompt=plan.task.system_prompt,
@@ -62,7 +66,7 @@ async def setup(world: World) -> Outcome:
         tool_urls=dict(world.tool_urls),
         trace=trace,
         respond=session.respond,
-        remaining=world.agent_left,
+        remaining=lambda: agent.left,
     )
     harness_session = await plan.harness.open_session(exchange)
     if not isinstance(harness_session, HarnessSession):
@@ -72,13 +76,14 @@ async def setup(world: World) -> Outcome:
     return Outcome(trigger="ready")
 
 
-def _build_toolsets(world: World) -> list[Toolset]:
-    toolsets = [*world.plan.task.toolsets(), *(make() for make in world.plan.tools)]
-    names: set[str] = set()
+def _by_name(toolsets: list[Toolset]) -> dict[str, Toolset]:
+    """The tool servers under their names, each asked for once. Raises `TypeError`, and `ValueError` for a name
+    twice."""
+    named: dict[str, Toolset] = {}
     for toolset in toolsets:
         if not isinstance(toolset, Toolset):
             raise TypeError(f"a tool server was built as {type(toolset).__name__}; it must be a Toolset")
-        if toolset.name in names:
-            raise ValueError(f"two tool servers are named {toolset.name!r}; give one of them another name")
-        names.add(toolset.name)
-    return toolsets
+        if (name := toolset.name) in named:
+            raise ValueError(f"two tool servers are named {name!r}; give one of them another name")
+        named[name] = toolset
+    return named

@@ -9,6 +9,9 @@ sleeps: an hour of timeouts takes a millisecond. So this is also where an embedd
 
     outcome = simulate(scenario, task=MyTask(prompt="2 + 2?", answer="4"))   # your hooks, a scripted agent
     assert outcome.trace.rewards["correct"].score == 1.0
+
+What a scenario may say is in `scenario`, record by record, with times in seconds; exceptions are text (`faults`), and
+what happens at a certain moment has a trigger (`trigger`). What comes of it is a `SimulatedOutcome`.
 """
 
 from rollout_fsm.exact_json import FormatError

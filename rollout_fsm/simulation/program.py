@@ -12,7 +12,7 @@ from rollout_fsm.gateway.status import BAD_REQUEST, status_of
 from rollout_fsm.harness import Exchange
 from rollout_fsm.messages import AssistantMessage, Message, Request, ToolMessage, UserMessage
 from rollout_fsm.runtime import ProgramResult
-from rollout_fsm.session import SegmentEnded
+from rollout_fsm.segment_run import SegmentEnded
 from rollout_fsm.simulation.model import Asked, asked
 from rollout_fsm.simulation.scenario import FOREVER, Segment, Turn
 from rollout_fsm.simulation.stage import Stage

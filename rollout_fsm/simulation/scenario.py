@@ -100,23 +100,43 @@ OnError = Literal["exit", "swallow", "continue"]
 
 @frozen(kw_only=True)
 class Segment:
-    """One run of the harness program."""
+    """One run of the harness program: it keeps the conversation, and each of its calls sends all of it.
+
+    After an answered call the reply is appended, then `result k.i` if it calls a tool, else `observation k.i` if
+    another turn follows (k the segment, i the turn, from 0).
+    """
 
     turns: tuple[Turn, ...] = ()
+    """The model calls, in order."""
     delay: Seconds = AT_ONCE
+    """Before the first call."""
     tail_delay: Seconds = AT_ONCE
+    """After the last."""
     exit_code: int = 0
+    """When it got through its calls."""
     on_error: OnError | None = None
+    """After a call that was not answered with 200: exit with 1 (also the default), exit with 0, or go on."""
     exit_error: ScriptedError | None = None
+    """Raised at the end instead of exiting."""
     raw_exit_error: ScriptedError | None = None
+    """Raised by the session once the program has ended, however it did."""
     ignore_cancel: bool = False
+    """An interruption makes it exit with 0 at once."""
     unkillable: bool = False
+    """Its processes survive being killed, if the segment is left early (L13)."""
     ignore_refusal: bool = False
+    """After a refused call it never exits; it makes no further one, but those that are under way are answered."""
     parallel: bool = False
+    """All calls at once, call i on a branch of its own that ends in `subtask i`; it exits when all are answered: with 1
+    if one failed and `on_error` is not given, else with 0."""
     exit_after: Seconds | None = None
+    """With `parallel`: it exits so long after the first call, whatever is in flight."""
     stagger: Seconds = AT_ONCE
+    """With `parallel`: call i is made i times so long after the first."""
     late_call_after: Seconds | None = None
+    """A process that it left behind makes one more call, so long after the segment ended."""
     user_message: str | None = None
+    """What the user says to open it; `user k` if it is not given, and nothing where the prompt opens it."""
 
 
 @frozen(kw_only=True)
@@ -126,6 +146,8 @@ class Stop:
     boundary: Literal["trace", "request", "response"]
     name: Name
     fire_at_turn: int = 1
+    """It is due once so many turns are committed, or on the request or response of that turn; then it takes its time,
+    and raises or returns. Before, it returns false."""
     priority: int = 0
     raises: ScriptedError | None = None
     returns: JSON = True
@@ -142,8 +164,11 @@ class Intercept:
     boundary: Side
     name: Name
     at_turn: int = 1
+    """The turn that it acts on; the opening prompt belongs to turn 1, a user's message to the turn that it opens."""
     priority: int = 0
     action: Action = "rewrite"
+    """`rewrite`: the last user message, or the reply. `rewrite_history`: the first user message. `add_message`: one
+    more user message. `observe`: nothing. `raise`: `raises`."""
     text: str = "[rewritten]"
     raises: ScriptedError = field(factory=lambda: ScriptedError.read("ValueError"))
     delay: Delay = NOW
@@ -197,13 +222,19 @@ class Manual:
     """What the driver does in mode `manual` beside the usual."""
 
     keep_stepping: bool = False
+    """A step for each segment, whatever open and step returned."""
     step_before_open: bool = False
     bare_step: bool = False
+    """One more step, without words, right after open."""
     step_after_close: bool = False
+    """What these three raise is noted, and the driver goes on."""
     close_twice: bool = False
     close_without_open: bool = False
+    """Neither open nor step is called."""
     abort_instead_of_close: bool = False
+    """`cancel()`, then `close()`."""
     stamp_completed: bool = True
+    """`stop("agent_completed")` before `close()`, if the exchange is waiting."""
 
 
 @frozen(kw_only=True)
@@ -213,16 +244,21 @@ class Scenario:
     name: str | None = None
     about: str | None = None
     mode: Mode = "run"
+    """`run`: open, one step, close. `interaction`: the driver is the user, with a turn for each segment until one gets
+    no reply. `manual`: open, a step for each segment while the exchange goes on, close."""
     task: TaskScript = TaskScript()
     runtime: RuntimeScript = RuntimeScript()
     setup: Hook = Hook()
+    """Of the task."""
     harness_setup: Hook = Hook()
     tools: tuple[ToolScript, ...] = ()
+    """Served one after the other."""
     session_open: Hook = Hook()
     timeouts: RolloutTimeouts = field(factory=RolloutTimeouts)
     policy: RolloutPolicy = field(factory=RolloutPolicy)
     limits: RolloutLimits = field(factory=RolloutLimits)
     segments: tuple[Segment, ...] = ()
+    """One for each step; past the end they are empty."""
     stops: tuple[Stop, ...] = ()
     intercepts: tuple[Intercept, ...] = ()
     rewards: tuple[Signal, ...] = ()
@@ -236,12 +272,16 @@ class Scenario:
     cleanup_error: ScriptedError | None = None
     runtime_stop_error: ScriptedError | None = None
     borrowed_runtime: bool = False
+    """The rollout is placed into a running box that the caller owns."""
     owner_stops_runtime_at: EarlyTrigger | None = None
     cancel_at: Triggers = Triggers(())
+    """The task that drives is cancelled, several times if there are several."""
     caller_stop: CallerStop | None = None
     other_calls: tuple[OtherCall, ...] = ()
     fail_between_segments: UserFailure | None = None
+    """In an interaction its body raises, by hand the driver calls `fail()`; after what it spends between segments."""
     between_segments: Seconds = AT_ONCE
+    """What the driver spends after each segment that went on (in an interaction: that got a reply)."""
     manual: Manual = Manual()
 
     def segment(self, number: int) -> Segment:

@@ -164,22 +164,25 @@ async def test_when_a_later_segment_is_left_early_what_earlier_ones_left_goes_to
     runtime = LocalRuntime("lent", grace=0.05)
     await runtime.start()
     try:
-        async with strings() as held, open_engine() as engine:
-            async with engine.interaction(
+        async with (
+            strings() as held,
+            open_engine() as engine,
+            engine.interaction(
                 Task(),
                 harness=agent(LEAVES_A_PUPPET, env=held.env, multi_turn=True),
                 model=ScriptedModel(reply),
                 runtime=runtime,
-            ) as interaction:
-                await interaction.turn("one")
-                await held.there()
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(interaction.turn, "two")
-                    await asked.wait()
-                    await interaction.rollout.cancel()
-                await held.gone()
-                assert place.processes() == []
-                assert await runtime.alive()
+            ) as interaction,
+        ):
+            await interaction.turn("one")
+            await held.there()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(interaction.turn, "two")
+                await asked.wait()
+                await interaction.rollout.cancel()
+            assert place.processes() == []
+            await held.gone()
+            assert await runtime.alive()
         assert ending(interaction.trace) == ABORTED
     finally:
         await runtime.stop()

@@ -1,0 +1,31 @@
+"""The agent clock: one sum of seconds for the whole rollout, spent only while a segment runs (L12)."""
+
+import trio
+from attrs import define, field
+
+
+@define(eq=False)
+class AgentClock:
+    """What is left of the agent budget. Waiting is free, whoever is waited for."""
+
+    budget: float
+    """Seconds, `timeouts.agent`; infinite without a bound."""
+    spent: float = field(default=0.0, init=False)
+    """Seconds of the segments that are over."""
+    _began: float | None = field(default=None, init=False)
+
+    def start(self) -> None:
+        """A segment begins."""
+        self._began = trio.current_time()
+
+    def stop(self, at: float) -> None:
+        """It ended at this time of the event loop."""
+        if self._began is not None:
+            self.spent += at - self._began
+            self._began = None
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left, also within a segment; never below zero."""
+        running = 0.0 if self._began is None else trio.current_time() - self._began
+        return max(0.0, self.budget - self.spent - running)

@@ -1,0 +1,105 @@
+"""What an interceptor may do to what crosses the model boundary, and what a model may answer (L33, L40). Pure.
+
+A request's new user and tool messages may be rewritten, their content only; a reply may be replaced by inert text.
+"""
+
+from attrs import evolve
+
+from rollout_fsm.errors import TaskError
+from rollout_fsm.messages import (
+    AssistantMessage,
+    ImagePart,
+    Message,
+    OtherPart,
+    Request,
+    Response,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+
+ONLY = "an interceptor may rewrite the content of new user and tool messages only"
+
+
+def rewritable(message: Message) -> bool:
+    """Whether it is of a kind that an interceptor may rewrite."""
+    return isinstance(message, UserMessage | ToolMessage)
+
+
+def rewritten_request(before: Request, given: object, said: str, *, candidates: set[int], settled: set[int]) -> Request:
+    """The request as an interceptor leaves it. Raises `TaskError` saying what it did that it may not.
+
+    `candidates`: positions of messages that it may rewrite. `settled`: of new ones that passed the interceptors before
+    the harness saw them; they stay as they are (L6). `said` names the interceptor.
+    """
+    if given is None:
+        return before
+    if not isinstance(given, Request):
+        raise TaskError(f"{said} returned {type(given).__name__}; it returns a Request or None")
+    if len(given.messages) != len(before.messages):
+        raise TaskError(f"{said} returned {len(given.messages)} messages for {len(before.messages)}; {ONLY}")
+    if evolve(given, messages=before.messages) != before:
+        raise TaskError(f"{said} changed the tools, the model or the sampling; {ONLY}")
+    messages = list(before.messages)
+    for at, (old, new) in enumerate(zip(before.messages, given.messages, strict=True)):
+        if old == new or at in settled:
+            continue
+        if at not in candidates:
+            raise TaskError(f"{said} changed message {at} ({old.role}), which is no new user or tool message; {ONLY}")
+        if type(old) is not type(new):
+            raise TaskError(f"{said} turned message {at} from {old.role} into {type(new).__name__}; {ONLY}")
+        if isinstance(old, ToolMessage) and isinstance(new, ToolMessage) and evolve(new, content=old.content) != old:
+            raise TaskError(f"{said} changed the tool call of message {at}; {ONLY}")
+        if not _is_content(new.content):
+            raise TaskError(f"{said} gave message {at} the content {new.content!r}; it is text, or a tuple of parts")
+        messages[at] = new
+    return evolve(before, messages=messages) if any(map(_differs, messages, before.messages)) else before
+
+
+def rewritten_response(before: Response, given: object, said: str) -> Response:
+    """The answer as an interceptor leaves it; a replacement ends with `stop`. Raises `TaskError` saying what it did."""
+    if given is None:
+        return before
+    if not isinstance(given, Response) or not isinstance(given.message, AssistantMessage):
+        raise TaskError(f"{said} returned {type(given).__name__}; it returns a Response or None")
+    if given == before:
+        return before
+    if evolve(given, message=before.message, finish_reason=before.finish_reason) != before:
+        raise TaskError(f"{said} changed more than the assistant's message; that is all it may replace")
+    inert = AssistantMessage(given.message.content)
+    if given.message != inert or not isinstance(inert.content, str | None):
+        raise TaskError(f"{said} returned tool calls, hidden reasoning or no text; a replacement is inert text")
+    return evolve(given, finish_reason="stop")
+
+
+def fault_of_answer(answer: object) -> str | None:
+    """What is wrong with what a model returned; None if it can be used."""
+    if not isinstance(answer, Response) or not isinstance(answer.message, AssistantMessage):
+        return f"returned {type(answer).__name__}; a model returns a Response with an AssistantMessage"
+    message, usage = answer.message, answer.usage
+    if not isinstance(message.content, str | None):
+        return f"returned a reply whose content is {type(message.content).__name__}; it is text or None"
+    if not all(isinstance(call, ToolCall) for call in message.tool_calls):
+        return f"returned tool calls of type {type(message.tool_calls[0]).__name__}; they are ToolCall"
+    if usage is not None and not _is_usage(usage):
+        return f"reported the usage {usage!r}; it is a Usage with whole numbers, or None if it is unknown"
+    return None
+
+
+def _is_usage(usage: object) -> bool:
+    if not isinstance(usage, Usage):
+        return False
+    counts = (usage.prompt_tokens, usage.completion_tokens, usage.cached_input_tokens or 0, usage.reasoning_tokens or 0)
+    return all(isinstance(count, int) for count in counts)
+
+
+def _is_content(content: object) -> bool:
+    if isinstance(content, tuple):
+        return all(isinstance(part, TextPart | ImagePart | OtherPart) for part in content)
+    return isinstance(content, str)
+
+
+def _differs(one: object, other: object) -> bool:
+    return one is not other

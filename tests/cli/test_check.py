@@ -1,0 +1,82 @@
+"""`rollout-fsm check`: the proofs in words, and traces that are no lives of the machine."""
+
+import pytest
+
+from rollout_fsm.cli.check import PROPERTIES
+from rollout_fsm.machine import Fault
+from rollout_fsm.machine.declaration import DeclarationError
+from tests.cli.conftest import ROWS, CommandLine
+from tests.cli.test_show import written
+from tests.reports.made import made
+
+
+def test_the_shipped_declaration_is_proven_property_by_property(cli: CommandLine) -> None:
+    said = cli("check")
+
+    assert (said.code, said.err) == (0, "")
+    head, *lines = said.out.splitlines()
+    assert head.startswith("the declaration: 17 states, ")
+    assert [line.split()[:2] for line in lines] == [["holds", f"P{number}"] for number in range(1, 11)]
+    assert list(PROPERTIES) == [f"P{number}" for number in range(1, 11)]
+
+
+def test_a_property_that_does_not_hold_is_said_with_the_path_that_shows_it(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = Fault(property="P5", message="waiting: does not accept 'cancel'", states=("waiting",))
+    monkeypatch.setattr("rollout_fsm.cli.check.check_machine", lambda declaration: [fault])
+
+    said = cli("check")
+
+    assert said.code == 1
+    assert "  fails  P5   every state that is neither final nor shielded accepts cancel\n" in said.out
+    assert "           P5: waiting: does not accept 'cancel'\n" in said.out
+    assert said.out.endswith("1 fault\n")
+
+
+def test_a_wrong_declaration_is_said_fault_by_fault(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load() -> None:
+        raise DeclarationError(["stepping.toml: on[2].to: no state 'stoped'", "x.toml: kind: missing"])
+
+    monkeypatch.setattr("rollout_fsm.cli.check.load_machine", load)
+
+    said = cli("check")
+
+    assert said.code == 1
+    assert said.err == "stepping.toml: on[2].to: no state 'stoped'\nx.toml: kind: missing\n"
+
+
+def test_the_traces_of_a_run_conform(cli: CommandLine) -> None:
+    cli("run", cli.file("t.jsonl", '{"prompt": "?"}\n' * 3), "-m", "scripted", "-o", "out")
+
+    said = cli("check", "out", "out/traces.jsonl")
+
+    assert (said.code, said.err) == (0, "")
+    assert said.out == "out/traces.jsonl: 3 traces, all conform\n" * 2
+
+
+def test_a_trace_that_does_not_conform_is_named_with_what_is_wrong(cli: CommandLine) -> None:
+    wrong = made(id="bad-1")
+    del wrong.transitions[4]
+    wrong.timing.boot = wrong.timing.setup = None
+
+    said = cli("check", written(cli.folder, wrong))
+
+    assert said.code == 1
+    assert "bad-1: transition 5 (waiting -close-> closing): starts in 'waiting' instead of 'stepping'" in said.out
+    assert "bad-1: timing.boot is missing" in said.out
+    assert said.out.endswith("traces.jsonl: 1 trace, 1 do not conform\n")
+
+
+def test_a_line_that_is_no_trace_is_a_fault(cli: CommandLine) -> None:
+    said = cli("check", cli.file("traces.jsonl", ROWS))
+
+    assert said.code == 1
+    assert said.out.splitlines()[0].startswith("traces.jsonl: line 1: ")
+    assert said.out.endswith("traces.jsonl: 0 traces, all conform, 2 more lines are no traces\n")
+
+
+def test_a_file_without_traces_proves_nothing_and_is_refused(cli: CommandLine) -> None:
+    said = cli("check", cli.file("traces.jsonl", ""))
+
+    assert (said.code, said.err) == (2, "rollout-fsm: traces.jsonl: there are no traces in it\n")
