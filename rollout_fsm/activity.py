@@ -32,18 +32,13 @@ class Ran:
 async def run_activity(
     world: World, phase: Phase, bound: str, cancellable: Callable[[trio.CancelScope | None], None]
 ) -> Ran:
-    """Run the phase under `timeouts.<bound>`. `cancellable` is given the scope by which it can be cancelled, then None.
-
-    With nothing left of the bound, nothing is asked (L13).
-    """
+    """Run the phase under `timeouts.<bound>`. `cancellable` is given the scope that cancels it, then None."""
     limit, started = world.limit(bound), trio.current_time()
     world.begin(phase.boundary, phase.doing)
-    came: Attempt[Outcome] = Attempt()
     overdue = world.plan.services.overdue
     with trio.CancelScope() as scope, overdue.bounded(limit, rollout=world.trace.id, doing=world.doing) as world.bound:
         cancellable(scope)
-        if limit > 0:
-            came = await attempt(phase.run, world)
+        came = await attempt(phase.run, world)
         returned, deadline = world.returned or (trio.current_time(), world.bound.deadline)
         world.bound = None
         cancellable(None)

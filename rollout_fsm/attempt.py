@@ -23,14 +23,25 @@ class Attempt(Generic[T]):
 
 
 async def attempt(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> Attempt[T]:
-    """Call and await. Everything that is raised is returned, but for GeneratorExit: nothing may be awaited after
-    that."""
+    """Call and await. Everything that is raised is returned.
+
+    But for a GeneratorExit that closes this very task: nothing may be awaited after that. One that foreign code raised
+    itself comes while the task is running.
+    """
+    task = trio.lowlevel.current_task()
     try:
         return Attempt(value=await call(*args, **kwargs))
-    except GeneratorExit:
-        raise
-    except BaseException as raised:  # noqa: BLE001  (returned)
+    except BaseException as raised:
+        if isinstance(raised, GeneratorExit) and not _is_running(task):
+            raise
         return Attempt(error=raised)
+
+
+def _is_running(task: trio.lowlevel.Task) -> bool:
+    try:
+        return trio.lowlevel.current_task() is task
+    except RuntimeError:
+        return False
 
 
 @trio.lowlevel.disable_ki_protection

@@ -214,17 +214,18 @@ class Engine:
         assert self._manager is not None
         self._open = False
         raised = await shielded(self._shut_down, name="leaving the engine")
+        # the block's own exception is not shown to the nursery: it would come out in a group
+        crashed = (await attempt(self._manager.__aexit__, None, None, None)).error
+        found = [struck for struck in (raised, crashed) if struck is not None]
+        if error is not None:
+            found = [struck for struck in found if interrupts(struck)]
         try:
-            try:
-                await self._manager.__aexit__(None, None, None)  # the block's own exception would come out in a group
-            except trio.Cancelled:
-                if error is None:
-                    raise
-            if raised is not None and (error is None or interrupts(raised)):
-                raise bare(raised)
+            if found:
+                raise bare(found[0])
             return False
         finally:
-            del error, raised  # a frame that keeps an exception is kept by it
+            error = raised = crashed = None  # a frame that keeps an exception which it raises is kept by it
+            found.clear()
 
     async def _shut_down(self) -> None:
         """End every rollout that is left, then the services: never while a release may need them (L75)."""

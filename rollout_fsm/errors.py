@@ -31,6 +31,8 @@ __all__ = [
     "text",
 ]
 
+LONGEST = 20_000
+"""How many characters of a foreign message are kept, half from each end."""
 TRACEBACK_FRAMES = 40
 """How many of the innermost frames a recorded traceback keeps; deeper ones are named as left out."""
 
@@ -100,11 +102,13 @@ class ErrorRecord:
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
     """The exceptions of a group, in order; an exception that is no group is its own only leaf."""
-    if isinstance(error, BaseExceptionGroup):
-        for part in error.exceptions:
-            yield from leaves(part)
-    else:
-        yield error
+    left = [error]  # no recursion: how deep foreign code nests its groups is its own affair
+    while left:
+        first = left.pop()
+        if isinstance(first, BaseExceptionGroup):
+            left.extend(reversed(first.exceptions))
+        else:
+            yield first
 
 
 def text(error: BaseException) -> str:
@@ -134,13 +138,22 @@ def attribute(error: BaseException, boundary: type[RolloutError], doing: str) ->
 
 def _message(error: BaseException) -> str:
     try:
-        return str(error)
+        said = str(error)
     except Exception as unprintable:  # noqa: BLE001  (foreign code: its __str__ may raise anything)
         return f"<its message cannot be shown: {type(unprintable).__name__}>"
+    if len(said) > LONGEST:
+        return f"{said[: LONGEST // 2]} [--- {len(said) - LONGEST} characters left out ---] {said[-LONGEST // 2 :]}"
+    return said
 
 
 def _lines(error: BaseException) -> Iterator[str]:
     try:
-        yield from traceback.TracebackException.from_exception(error, limit=-TRACEBACK_FRAMES, compact=True).format()
+        told = traceback.TracebackException.from_exception(error, limit=-TRACEBACK_FRAMES, compact=True)
+        for line in told.format():
+            yield (
+                line
+                if len(line) <= LONGEST
+                else f"{line[:LONGEST]} [--- {len(line) - LONGEST} characters left out ---]\n"
+            )
     except Exception as unprintable:  # noqa: BLE001
         yield f"<its traceback cannot be shown: {type(unprintable).__name__}>\n"

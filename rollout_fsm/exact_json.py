@@ -97,11 +97,17 @@ def plain(value: object, doing: str) -> JSON:
     Raises `FormatError` for what JSON cannot carry: NaN and infinities, other objects, keys that are no strings, and
     values nested deeper than `MAX_DEPTH`.
     """
-    faults: list[str] = []
-    made = _plain(value, "", 0, faults)
+    made, faults = plain_with_faults(value)
     if faults:
         raise FormatError(doing, faults)
     return made
+
+
+def plain_with_faults(value: object) -> tuple[JSON, tuple[str, ...]]:
+    """The value in JSON's own types, with null for what JSON cannot carry, and every fault with its path."""
+    faults: list[str] = []
+    made = _plain(value, "", 0, faults)
+    return made, tuple(faults)
 
 
 def beyond(given: JSON, known: JSON) -> dict[tuple[str, ...], JSON]:

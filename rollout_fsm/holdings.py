@@ -61,7 +61,7 @@ class Holdings:
         """Release what is held of these kinds, newest first. Shielded by the caller; raises nothing."""
         for step in [held for held in reversed(self.held) if held.kind in kinds]:
             self.held.remove(step)  # before it is tried: once, whatever comes
-            await self._undo(step)
+            await attempt(self._undo, step)
 
     async def _undo(self, step: Held) -> None:
         started = trio.current_time()

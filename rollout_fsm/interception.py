@@ -3,11 +3,16 @@
 A request's new user and tool messages may be rewritten, their content only; a reply may be replaced by inert text.
 """
 
+import math
+from typing import get_args
+
 from attrs import evolve
 
 from rollout_fsm.errors import TaskError
+from rollout_fsm.exact_json import shown
 from rollout_fsm.messages import (
     AssistantMessage,
+    FinishReason,
     ImagePart,
     Message,
     OtherPart,
@@ -53,7 +58,8 @@ def rewritten_request(before: Request, given: object, said: str, *, candidates: 
         if isinstance(old, ToolMessage) and isinstance(new, ToolMessage) and evolve(new, content=old.content) != old:
             raise TaskError(f"{said} changed the tool call of message {at}; {ONLY}")
         if not _is_content(new.content):
-            raise TaskError(f"{said} gave message {at} the content {new.content!r}; it is text, or a tuple of parts")
+            kind = type(new.content).__name__
+            raise TaskError(f"{said} gave message {at} a content of type {kind}; it is text, or a tuple of parts")
         messages[at] = new
     return evolve(before, messages=messages) if any(map(_differs, messages, before.messages)) else before
 
@@ -81,18 +87,29 @@ def fault_of_answer(answer: object) -> str | None:
     message, usage = answer.message, answer.usage
     if not isinstance(message.content, str | None):
         return f"returned a reply whose content is {type(message.content).__name__}; it is text or None"
-    if not all(isinstance(call, ToolCall) for call in message.tool_calls):
-        return f"returned tool calls of type {type(message.tool_calls[0]).__name__}; they are ToolCall"
+    if not all(map(_is_call, message.tool_calls)):
+        return "returned a tool call that is no ToolCall with an id, a name and arguments as text"
     if usage is not None and not _is_usage(usage):
-        return f"reported the usage {usage!r}; it is a Usage with whole numbers, or None if it is unknown"
+        return "reported a usage that is no Usage with whole numbers from 0 on; it is None if it is unknown"
+    if answer.finish_reason not in (None, *get_args(FinishReason)):
+        return (
+            f"returned the finish reason {shown(answer.finish_reason)}; it is one of {get_args(FinishReason)} or None"
+        )
     return None
+
+
+def _is_call(call: object) -> bool:
+    return isinstance(call, ToolCall) and all(isinstance(told, str) for told in (call.id, call.name, call.arguments))
 
 
 def _is_usage(usage: object) -> bool:
     if not isinstance(usage, Usage):
         return False
-    counts = (usage.prompt_tokens, usage.completion_tokens, usage.cached_input_tokens or 0, usage.reasoning_tokens or 0)
-    return all(isinstance(count, int) for count in counts)
+    optional = [count for count in (usage.cached_input_tokens, usage.reasoning_tokens) if count is not None]
+    counts = [usage.prompt_tokens, usage.completion_tokens, *optional]
+    cost = usage.cost
+    priced = cost is None or (isinstance(cost, int | float) and math.isfinite(cost))
+    return priced and all(isinstance(count, int) and count >= 0 for count in counts)
 
 
 def _is_content(content: object) -> bool:

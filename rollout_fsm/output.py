@@ -1,13 +1,17 @@
 """A run's folder: `traces.jsonl`, one finished trace on a line, and whatever the command line puts beside it."""
 
 import errno
+import logging
 import os
 from pathlib import Path
 
 from attrs import define, field
 
 from rollout_fsm.trace import Trace
+from rollout_fsm.trace_json import FormatError, trace_to_json, trace_to_json_leaving_out
 from rollout_fsm.traces_file import TracesFile
+
+log = logging.getLogger("rollout_fsm")
 
 TRACES = "traces.jsonl"
 
@@ -47,9 +51,18 @@ class RunFolder:
         self._file = TracesFile(self.traces)
 
     def append(self, trace: Trace) -> None:
-        """Write a finished trace, whole or not at all; it is on disk when this returns. Blocks."""
+        """Write a finished trace, whole or not at all; it is on disk when this returns. Blocks.
+
+        What JSON cannot carry (a NaN that a task put into `info`, say) is left out and logged, rather than losing it
+        all. Raises `FormatError` if that does not help, `OSError` if the file cannot be written.
+        """
         assert self._file is not None
-        self._file.append(trace)
+        try:
+            line = trace_to_json(trace)
+        except FormatError:
+            line, left_out = trace_to_json_leaving_out(trace)
+            log.warning("the trace of rollout %s was written without what JSON cannot carry: %s", trace.id, left_out)
+        self._file.append(line)
 
     def abandon(self) -> None:
         """Undo `open`: the run never began, so its file must not be taken for one."""

@@ -22,7 +22,7 @@ from rollout_fsm.facts import RolloutFacts
 from rollout_fsm.machine.declaration import Row, State
 from rollout_fsm.machine.lifecycle import Lifecycle, lifecycle
 from rollout_fsm.messages import Message, as_messages
-from rollout_fsm.outcome import Failure, Interrupt, Outcome, bare, interrupts, judge, plain
+from rollout_fsm.outcome import Failure, Interrupt, Outcome, bare, interrupts, judge
 from rollout_fsm.phases import ACTIVE, SHIELDED
 from rollout_fsm.plan import Plan
 from rollout_fsm.shield import shielded
@@ -171,7 +171,14 @@ class Rollout:
         if state.kind == "final" or state.activity is not None:
             log.warning("fail() of rollout %s, which is %s: %s", self.trace.id, self.state, text(error))
             return
-        self._fire(Outcome(trigger="errored", failures=[Failure(error=record(leaf)) for leaf in plain(error)]))
+        self._fire(
+            Outcome(
+                trigger="errored",
+                failures=[
+                    Failure(error=record(leaf)) for leaf in leaves(error) if not isinstance(leaf, trio.Cancelled)
+                ],
+            )
+        )
 
     @protected
     async def cancel(self) -> None:
@@ -295,7 +302,7 @@ class Rollout:
         ran = await run_activity(world, phase, bound, self._let_cancel)
         self._struck += interrupts(ran.came.error)
         remains: list[Failure] = []
-        if phase.leave is not None and (self._cancelled() or not ran.ended_by_itself) and ran.limit > 0:
+        if phase.leave is not None and (self._cancelled() or not ran.ended_by_itself):
             remains = await self._leave(phase.leave)
         verdict = judge(
             cancelled=self._cancelled(),

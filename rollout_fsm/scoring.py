@@ -117,7 +117,7 @@ class Scoring:
                 self.lost += lost(plain(measured.error))
             elif measured.error is None:
                 self._record(signal, measured.value)
-            elif not interrupts(measured.error):
+            elif plain(measured.error) or not interrupts(measured.error):
                 self._failed(signal, *failed(measured.error, TaskError, signal.said))
             pass_on(measured.error)
             await trio.lowlevel.checkpoint_if_cancelled()

@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 from rollout_fsm.attempt import attempt
 from rollout_fsm.errors import text
 from rollout_fsm.gateway import Gateway, open_gateway
-from rollout_fsm.outcome import pass_on, plain
+from rollout_fsm.outcome import bare, pass_on, plain
 from rollout_fsm.overdue import Overdue
 from rollout_fsm.plan import Respondent, Slot
 from rollout_fsm.trace import Trace
@@ -59,7 +59,8 @@ class LostTrace:
 class _Entered:
     shared: AbstractAsyncContextManager[object]
     settled: trio.Event = field(factory=trio.Event)
-    ready: bool = False
+    """Set when it is entered, or could not be."""
+    error: BaseException | None = None
 
 
 @define(eq=False)
@@ -101,18 +102,13 @@ class EngineServices:
         """
         if not isinstance(shared, AbstractAsyncContextManager):
             return
-        while (entered := self._entered.get(id(shared))) is None or not entered.ready:
-            if entered is not None:
-                await entered.settled.wait()
-                continue
+        entered = self._entered.get(id(shared))
+        if entered is None:
             entered = self._entered[id(shared)] = _Entered(shared)
-            try:
-                await self.nursery.start(self._host, shared)
-                entered.ready = True
-            finally:
-                if not entered.ready:
-                    del self._entered[id(shared)]
-                entered.settled.set()
+            self.nursery.start_soon(self._host, entered)
+        await entered.settled.wait()
+        if entered.error is not None:
+            raise entered.error.with_traceback(None)
 
     def submit(self, trace: Trace) -> trio.Event | None:
         """Have a finished trace written. The event is set when it is on disk or lost; None where nothing is written."""
@@ -144,23 +140,30 @@ class EngineServices:
                 task_status.started(gateway)
                 await self._gateway_closing.wait()
 
-    async def _host(self, shared: AbstractAsyncContextManager[object], task_status: "trio.TaskStatus[None]") -> None:
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(shared)
-            self._hosted += 1
-            task_status.started()
-            with trio.CancelScope(shield=True):
-                await self._closing.wait()
-                with trio.CancelScope(deadline=trio.current_time() + LEAVING) as bound:
-                    left = await attempt(stack.aclose)
-            self._hosted -= 1
-            if not self._hosted:
-                self._all_left.set()
-            if bound.cancel_called:
-                log.warning("leaving %s took more than %g s and was given up", type(shared).__name__, LEAVING)
-            for leaf in plain(left.error):
-                log.warning("leaving %s failed: %s", type(shared).__name__, text(leaf))
-            pass_on(left.error)
+    async def _host(self, entered: _Entered) -> None:
+        """Enter, stay until the engine ends, leave: all in this task, whoever waits for it and is cancelled."""
+        shared, stack = entered.shared, AsyncExitStack()
+        came = await attempt(stack.enter_async_context, shared)
+        if came.error is not None:
+            entered.error = bare(came.error)
+            del self._entered[id(shared)]
+            entered.settled.set()
+            pass_on(came.error)
+            return
+        self._hosted += 1
+        entered.settled.set()
+        with trio.CancelScope(shield=True):
+            await self._closing.wait()
+            with trio.CancelScope(deadline=trio.current_time() + LEAVING) as bound:
+                left = await attempt(stack.aclose)
+        self._hosted -= 1
+        if not self._hosted:
+            self._all_left.set()
+        if bound.cancel_called:
+            log.warning("leaving %s took more than %g s and was given up", type(shared).__name__, LEAVING)
+        for leaf in plain(left.error):
+            log.warning("leaving %s failed: %s", type(shared).__name__, text(leaf))
+        pass_on(left.error)
 
     async def _write(self, unwritten: trio.MemoryReceiveChannel[tuple[Trace, trio.Event]], sink: TraceSink) -> None:
         with trio.CancelScope(shield=True):

@@ -349,7 +349,7 @@ class Trace:
     @property
     def reward(self) -> float | None:
         """The sum of score x weight over the rewards that were measured; None if none was (L64)."""
-        measured = [reward.value for reward in self.rewards.values() if reward is not None]
+        measured = [reward.value for reward in self.rewards.values() if isinstance(reward, Reward)]
         return sum(measured) if measured else None
 
     @property

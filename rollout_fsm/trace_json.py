@@ -13,13 +13,22 @@ from typing import Any
 from attrs import fields
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
-from rollout_fsm.exact_json import FormatError, beyond, exact_converter, plain, require, structured, with_beyond
+from rollout_fsm.exact_json import (
+    FormatError,
+    beyond,
+    exact_converter,
+    plain,
+    plain_with_faults,
+    require,
+    structured,
+    with_beyond,
+)
 from rollout_fsm.machine.exact import Fault
 from rollout_fsm.message_json import register_messages
 from rollout_fsm.messages import JSON, Sampling
 from rollout_fsm.trace import Trace
 
-__all__ = ["FormatError", "trace_from_json", "trace_to_json"]
+__all__ = ["FormatError", "trace_from_json", "trace_to_json", "trace_to_json_leaving_out"]
 
 READING = "the trace cannot be read"
 WRITING = "the trace cannot be written as JSON"
@@ -47,6 +56,18 @@ def trace_from_json(line: str | bytes) -> Trace:
     if trace.is_completed:
         trace.seal()
     return trace
+
+
+def trace_to_json_leaving_out(trace: Trace) -> tuple[str, tuple[str, ...]]:
+    """The trace as `trace_to_json` has it, with null for whatever JSON cannot carry, and the paths of that.
+
+    For a trace that would be lost otherwise. Raises `FormatError` if what is left is no trace.
+    """
+    made, faults = plain_with_faults(_CONVERTER.unstructure(trace))
+    with_beyond(made, trace.unknown)
+    line = json.dumps(made, allow_nan=False, separators=(",", ":"))
+    trace_from_json(line)
+    return line, faults
 
 
 def _to_plain(trace: Trace) -> JSON:

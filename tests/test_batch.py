@@ -21,7 +21,7 @@ from tests.world import (
 )
 
 
-class Mine(Exception):
+class MineError(Exception):
     """The body's own."""
 
 
@@ -66,7 +66,7 @@ def _nothing_counted() -> Iterator[None]:
 async def test_at_most_so_many_at_once_from_boot_to_confirmed_release(limit: int | None, most: int) -> None:
     world = World()
     settings = agent(world, runtime=lambda name: Counting(world, name))
-    async with open_engine(gateway=False) as engine:
+    async with open_engine(gateway=False) as engine:  # noqa: SIM117
         async with engine.run_all(tasks_of(world, 8), max_concurrent=limit, **settings) as traces:
             assert [trace.ok async for trace in traces] == [True] * 8
     assert Counting.most == most
@@ -75,7 +75,7 @@ async def test_at_most_so_many_at_once_from_boot_to_confirmed_release(limit: int
 async def test_the_bound_holds_for_failing_rollouts_too() -> None:
     world = World(script={"task.setup": raises(ValueError)})
     settings = agent(world, runtime=lambda name: Counting(world, name))
-    async with open_engine(gateway=False) as engine:
+    async with open_engine(gateway=False) as engine:  # noqa: SIM117
         async with engine.run_all(tasks_of(world, 6), max_concurrent=2, **settings) as traces:
             assert [trace.ok async for trace in traces] == [False] * 6
     assert Counting.most == 2
@@ -88,15 +88,14 @@ async def test_traces_come_as_they_finish_each_once() -> None:
         await trio.sleep({"number 0": 3, "number 1": 1, "number 2": 2}[world.seen[-1].messages[0].text])
 
     world.script["model"] = model
-    async with open_engine(gateway=False) as engine:
-        async with engine.run_all(tasks_of(world, 3), **agent(world)) as traces:
-            order = [trace.nodes[0].message.text async for trace in traces]
+    async with open_engine(gateway=False) as engine, engine.run_all(tasks_of(world, 3), **agent(world)) as traces:
+        order = [trace.nodes[0].message.text async for trace in traces]
     assert order == ["number 1", "number 2", "number 0"]
 
 
 async def test_each_task_is_run_so_many_times_as_a_group() -> None:
     world = World()
-    async with open_engine(gateway=False) as engine:
+    async with open_engine(gateway=False) as engine:  # noqa: SIM117
         async with engine.run_all(tasks_of(world, 2), rollouts_per_task=3, **agent(world)) as traces:
             found = [trace async for trace in traces]
     groups: dict[str, list[int | None]] = {}
@@ -113,16 +112,15 @@ async def test_each_task_is_run_so_many_times_as_a_group() -> None:
 async def test_equal_tasks_are_different_groups() -> None:
     world = World()
     task = world_task(world)
-    async with open_engine(gateway=False) as engine:
+    async with open_engine(gateway=False) as engine:  # noqa: SIM117
         async with engine.run_all([task, task], rollouts_per_task=2, **agent(world)) as traces:
             groups = [trace.group.id async for trace in traces if trace.group]
     assert sorted(map(groups.count, set(groups))) == [2, 2]
 
 
 async def test_no_tasks_make_no_traces() -> None:
-    async with open_engine(gateway=False) as engine:
-        async with engine.run_all([], **agent(World())) as traces:
-            assert [trace async for trace in traces] == []
+    async with open_engine(gateway=False) as engine, engine.run_all([], **agent(World())) as traces:
+        assert [trace async for trace in traces] == []
 
 
 async def test_a_failing_rollout_is_a_trace_like_any_other_and_disturbs_no_sibling() -> None:
@@ -134,9 +132,8 @@ async def test_a_failing_rollout_is_a_trace_like_any_other_and_disturbs_no_sibli
         await trio.sleep(5)
 
     world.script["model"] = model
-    async with open_engine(gateway=False) as engine:
-        async with engine.run_all(tasks_of(world, 3), **agent(world)) as traces:
-            found = [(error_types(trace), trace.ok) async for trace in traces]
+    async with open_engine(gateway=False) as engine, engine.run_all(tasks_of(world, 3), **agent(world)) as traces:
+        found = [(error_types(trace), trace.ok) async for trace in traces]
     assert found == [(["ProviderError"], False), ([], True), ([], True)]
 
 
@@ -166,11 +163,11 @@ async def test_leaving_early_cancels_what_is_left_and_waits_for_its_release() ->
             await anext(traces)
 
 
-@pytest.mark.parametrize("error", [Mine("oops"), KeyboardInterrupt(), ExceptionGroup("own", [Mine()])])
+@pytest.mark.parametrize("error", [MineError("oops"), KeyboardInterrupt(), ExceptionGroup("own", [MineError()])])
 async def test_an_exception_in_the_body_comes_out_as_it_is(error: BaseException) -> None:
     world = World(script={"model": trio.sleep_forever})
     async with open_engine(gateway=False) as engine:
-        with pytest.raises(type(error)) as raised:
+        with pytest.raises(type(error)) as raised:  # noqa: PT012
             async with engine.run_all(tasks_of(world, 3), **agent(world)):
                 await trio.testing.wait_all_tasks_blocked()
                 raise error

@@ -1,5 +1,5 @@
-"""A borrowed runtime that its owner stops too early is the caller's bug: raised to the caller by the call that meets it,
-the rollout aborted, nothing blamed on the trace (L3)."""
+"""A borrowed runtime that its owner stops too early is the caller's bug: raised to the caller by the call that meets
+it, the rollout aborted, nothing blamed on the trace (L3)."""
 
 from collections.abc import Callable, Sequence
 
@@ -47,7 +47,7 @@ class Played:
 
 async def drive(world: World, calls: Sequence[str], before: str | None = None) -> Played:
     """Make the calls in order until one raises; `before` says before which the owner stops the runtime."""
-    raised_by = None
+    raised_by, said = None, "the runtime 'box'"
     async with open_engine(gateway=False) as engine:
         rollout = mint(engine, world, borrowed=True, has_user=True, timeouts=BOUNDS)
         for at, call in enumerate(calls):
@@ -57,11 +57,11 @@ async def drive(world: World, calls: Sequence[str], before: str | None = None) -
             try:
                 await (rollout.step(f"say {at}") if call == "step" else getattr(rollout, call)())
             except RuntimeLifetimeError as error:
-                assert "'box'" in str(error)
-                raised_by = call
+                raised_by, said = call, str(error)
                 break
         assert rollout.is_final
         assert await rollout.close() is rollout.trace  # told once, to the call that met it
+    assert "'box'" in said
     assert check_trace(rollout.trace) == []
     return Played(rollout, world, raised_by)
 
@@ -92,7 +92,15 @@ def boom() -> object:
     raise ValueError("the box is gone")
 
 
-POINTS = ("task.setup", "harness.setup", "runtime.prepare_execution", "session.open", "segment", "finalize", "score.good")
+POINTS = (
+    "task.setup",
+    "harness.setup",
+    "runtime.prepare_execution",
+    "session.open",
+    "segment",
+    "finalize",
+    "score.good",
+)
 MET_BY = dict.fromkeys(POINTS[:4], "open") | {"segment": "step", "finalize": "close", "score.good": "close"}
 
 
@@ -182,7 +190,7 @@ async def test_a_harness_that_cannot_be_entered_on_a_lost_runtime_is_the_callers
 async def test_leaving_the_block_raises_it_too() -> None:
     world = World()
     async with open_engine(gateway=False) as engine:
-        with pytest.raises(RuntimeLifetimeError):
+        with pytest.raises(RuntimeLifetimeError):  # noqa: PT012
             async with mint(engine, world, borrowed=True) as rollout:
                 await rollout.open()
                 assert world.runtime is not None

@@ -31,7 +31,8 @@ class Scored(Task):
 
 async def ran(task: Task, *, says: str | Exception = "it is 4") -> Trace:
     async with open_engine(gateway=False) as engine:
-        return await engine.run(task, harness=ChatHarness(), model=ScriptedModel([says]))
+        trace = await engine.run(task, harness=ChatHarness(), model=ScriptedModel([says]))
+    return trace  # noqa: RET504  (the engine has let go of it by now)
 
 
 async def completed() -> Trace:

@@ -56,7 +56,9 @@ def growing(world: World) -> Act:
         ({"max_output_tokens": 10, "max_total_tokens": 21}, 2, "max_output_tokens"),
     ],
 )
-async def test_a_cap_that_is_met_refuses_the_next_turn(limits: dict[str, int], turns: int, condition: str | None) -> None:
+async def test_a_cap_that_is_met_refuses_the_next_turn(
+    limits: dict[str, int], turns: int, condition: str | None
+) -> None:
     world = World(turns=4)
     world.script["model"] = growing(world)
     trace = await play(world, limits=RolloutLimits(**limits))

@@ -42,7 +42,7 @@ from tests.world import (
 )
 
 
-class Loud(Exception):
+class LoudError(Exception):
     """An exception that can be asked for."""
 
 
@@ -61,7 +61,7 @@ class Kept:
     def __init__(self) -> None:
         self.raised: list[weakref.ref[BaseException]] = []
 
-    def act(self, kind: type[BaseException] = Loud, *args: object, depth: int = 3) -> Act:
+    def act(self, kind: type[BaseException] = LoudError, *args: object, depth: int = 3) -> Act:
         """Raise a fresh exception from some frames further down, with a cause."""
 
         def deeper(left: int) -> None:
@@ -70,7 +70,7 @@ class Kept:
             error = type(f"Watched{kind.__name__}", (kind,), {})(*args)  # one of a class, so that it can be watched
             self.raised.append(weakref.ref(error))
             try:
-                raise error from Loud("the cause")
+                raise error from LoudError("the cause")
             finally:
                 del error
 
@@ -125,8 +125,8 @@ async def in_a_block(rollout: Rollout) -> None:
     try:
         async with rollout:
             await rollout.open()
-            raise Loud
-    except Loud:
+            raise LoudError
+    except LoudError:
         return
 
 
@@ -180,7 +180,7 @@ CASES: dict[str, Case] = {
     "runtime.start raises": scripted("runtime.start", lambda world, kept: kept.act()),
     "task.setup raises": scripted("task.setup", lambda world, kept: kept.act()),
     "task.setup raises a group": scripted(
-        "task.setup", lambda world, kept: kept.act(ExceptionGroup, "g", [Loud(), Loud()])
+        "task.setup", lambda world, kept: kept.act(ExceptionGroup, "g", [LoudError(), LoudError()])
     ),
     "task.setup hangs": scripted("task.setup", lambda world, kept: trio.sleep_forever),
     "task.setup swallows": scripted("task.setup", lambda world, kept: swallows),
@@ -328,7 +328,7 @@ async def test_a_trace_that_is_kept_keeps_nothing_else() -> None:
             rollout = mint(engine, world)
             await whole(rollout)
             traces.append(rollout.trace)
-            return weakref.ref(rollout)
+        return weakref.ref(rollout)
 
     reference = await run()
     assert reference() is None
@@ -349,7 +349,7 @@ async def test_an_exchange_that_a_harness_keeps_keeps_no_rollout() -> None:
         async with open_engine(gateway=False) as engine:
             rollout = mint(engine, world)
             await whole(rollout)
-            return weakref.ref(rollout)
+        return weakref.ref(rollout)
 
     reference = await run()
     assert reference() is None
@@ -369,7 +369,7 @@ async def test_an_engine_holds_a_rollout_until_it_is_final_and_no_longer() -> No
 
 async def test_the_rollouts_of_a_batch_are_freed_as_they_finish() -> None:
     world = World()
-    alive: list["weakref.ref[Trace]"] = []
+    alive: list[weakref.ref[Trace]] = []
 
     class Observer:
         def on_trace(self, trace: Trace) -> None:

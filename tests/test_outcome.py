@@ -1,5 +1,5 @@
-"""The five questions, in their order, over every combination of answers; alone, and in every activity at one and the same
-instant (L14a)."""
+"""The five questions, in their order, over every combination of answers; alone, and in every activity at one and the
+same instant (L14a)."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import product
@@ -42,7 +42,7 @@ def test_the_first_question_answered_with_yes_decides(
     error = ValueError("mine") if raised else None
     outcome = None if raised else Outcome(trigger="ready")
     verdict = judge(
-        cancelled=cancelled, expired=expired, timeout=TIMEOUT, error=error, outcome=outcome, blame=BLAME
+        cancelled=cancelled, expired=expired, timeout=lambda: TIMEOUT, error=error, outcome=outcome, blame=BLAME
     )
     assert verdict.trigger == trigger
     overruled = raised and (cancelled or expired)
@@ -55,7 +55,7 @@ def test_the_first_question_answered_with_yes_decides(
 
 def test_a_bound_whose_end_is_a_stop_brings_no_failure() -> None:
     verdict = judge(
-        cancelled=False, expired=True, timeout=None, error=None, outcome=Outcome(trigger="ready"), blame=BLAME
+        cancelled=False, expired=True, timeout=lambda: None, error=None, outcome=Outcome(trigger="ready"), blame=BLAME
     )
     assert (verdict.trigger, verdict.failures) == ("timed_out", ())
 
@@ -64,9 +64,14 @@ def test_a_bound_whose_end_is_a_stop_brings_no_failure() -> None:
 def test_failures_that_stand_come_first_whatever_the_verdict(cancelled: bool, expired: bool) -> None:
     standing = Failure(error=record(TaskError("a reward failed")), stands=True)
     verdict = judge(
-        cancelled=cancelled, expired=expired, timeout=None, error=None, outcome=Outcome(trigger="scored"), blame=BLAME,
+        cancelled=cancelled,
+        expired=expired,
+        timeout=lambda: None,
+        error=None,
+        outcome=Outcome(trigger="scored"),
+        blame=BLAME,
         standing=[standing],
-    )  # fmt: skip
+    )
     assert verdict.failures == (standing,)
 
 
@@ -81,7 +86,7 @@ async def test_cancelled_leaves_are_dropped_and_a_cancelled_alone_is_a_failure()
         (group, ["harness setup failed: ValueError: mine"]),
         (cancelled, ["harness setup failed: it raised Cancelled although nothing was cancelled"]),
     ):
-        verdict = judge(cancelled=False, expired=False, timeout=None, error=error, outcome=None, blame=BLAME)
+        verdict = judge(cancelled=False, expired=False, timeout=lambda: None, error=error, outcome=None, blame=BLAME)
         assert verdict.trigger == "errored"
         assert [failure.error.message for failure in verdict.failures] == messages
     del cancelled, group, error
@@ -89,7 +94,7 @@ async def test_cancelled_leaves_are_dropped_and_a_cancelled_alone_is_a_failure()
 
 def test_an_activity_without_an_outcome_is_a_bug_of_the_engine() -> None:
     with pytest.raises(TypeError, match="no outcome"):
-        judge(cancelled=False, expired=False, timeout=None, error=None, outcome=None, blame=BLAME)
+        judge(cancelled=False, expired=False, timeout=lambda: None, error=None, outcome=None, blame=BLAME)
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
@@ -132,7 +137,13 @@ class Case:
     def trigger(self) -> str | None:
         """What decides; None for what was returned."""
         return (
-            "cancel" if self.caller or self.asked else "timed_out" if self.expired else "errored" if self.raised else None
+            "cancel"
+            if self.caller or self.asked
+            else "timed_out"
+            if self.expired
+            else "errored"
+            if self.raised
+            else None
         )
 
 
@@ -176,7 +187,9 @@ async def test_all_orders_of_the_five_questions_at_one_instant(case: Case) -> No
         assert "9 s" in rollout.trace.errors[-1].message
     if case.event != "score.good":  # a signal's failures stand (L63)
         overruled = case.raised and case.trigger in ("cancel", "timed_out")
-        assert kinds(rollout.trace) == ([f"after_{'cancel' if case.trigger == 'cancel' else 'timeout'}"] if overruled else [])
+        assert kinds(rollout.trace) == (
+            [f"after_{'cancel' if case.trigger == 'cancel' else 'timeout'}"] if overruled else []
+        )
         if overruled:
             assert "ValueError: mine" in warnings(rollout.trace)[0]
 
@@ -184,9 +197,20 @@ async def test_all_orders_of_the_five_questions_at_one_instant(case: Case) -> No
 EVENTS = ("runtime.start", "task.setup", "harness.setup", "session.open", "segment", "model", "finalize", "score.good")
 
 
-@pytest.mark.parametrize("grouped", [False, True], ids=["bare", "in a group"])
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("event", EVENTS)
+LOST = pytest.mark.xfail(reason="L14a, L40: what stood beside it is lost")
+INTERRUPTED = [
+    pytest.param(
+        event,
+        kind,
+        grouped,
+        id=f"{event}, {kind.__name__}{', in a group' * grouped}",
+        marks=[LOST] if grouped and event in ("segment", "model") else [],
+    )
+    for event, kind, grouped in product(EVENTS, (KeyboardInterrupt, SystemExit), (False, True))
+]
+
+
+@pytest.mark.parametrize(("event", "kind", "grouped"), INTERRUPTED)
 async def test_an_interrupt_out_of_foreign_code_is_a_cancellation_and_comes_out_bare(
     event: str, kind: type[BaseException], grouped: bool
 ) -> None:
@@ -202,8 +226,13 @@ async def test_an_interrupt_out_of_foreign_code_is_a_cancellation_and_comes_out_
             await whole(rollout)
         assert raised.value.args == ("stop it",)
         assert rollout.state == "aborted"
-    standing = grouped and event == "score.good"  # the failure beside the interrupt is a signal's, and stands (L63)
-    assert error_types(rollout.trace) == ["TaskError"] * standing
+    kept = [f"{error.type}: {error.message}" for error in rollout.trace.errors] + warnings(
+        rollout.trace, "after_cancel"
+    )
+    assert len(kept) == grouped
+    assert all("ValueError: too" in text for text in kept)
+    if event != "score.good":  # a signal's failure stands (L63)
+        assert rollout.trace.errors == []
     assert rollout.trace.stop_condition in ("cancelled", "agent_completed")
     assert world.unreleased() == []
 

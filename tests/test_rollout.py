@@ -6,6 +6,7 @@ machine, and nothing else.
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import transitions.core
@@ -305,7 +306,7 @@ async def test_a_busy_rollout_is_a_kind_of_illegal_transition() -> None:
 @pytest.mark.parametrize("messages", [None, [], ""])
 async def test_a_step_without_anything_to_say_is_a_type_error_and_changes_nothing(messages: object) -> None:
     world = World()
-    async with open_engine(gateway=False) as engine:
+    async with open_engine(gateway=False) as engine:  # noqa: SIM117
         async with mint(engine, world, task=world_task(world, prompt=None), has_user=True) as rollout:
             await rollout.open()
             path = list(rollout.trace.transitions)
@@ -481,7 +482,7 @@ async def test_a_machine_that_refuses_halfway_leaves_the_rollout_where_it_is(
     world = World()
     async with open_engine(gateway=False) as engine:
         rollout = mint(engine, world)
-        with monkeypatch.context() as patch, pytest.raises(IllegalTransition):
+        with monkeypatch.context() as patch, pytest.raises(IllegalTransition):  # noqa: PT012
             patch.setattr(transitions.core.Transition, "execute", until)
             await whole(rollout)
         assert rollout.trace.transitions[-1].target == point
@@ -503,9 +504,10 @@ async def test_a_machine_that_refuses_halfway_leaves_the_rollout_where_it_is(
 async def test_the_states_that_the_library_set_are_the_recorded_history(
     script: dict[str, Callable[[], object]], drive: Callable[[Rollout], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_state, seen = transitions.core.Machine.set_state, []
+    set_state = transitions.core.Machine.set_state
+    seen: list[str] = []
 
-    def recorded(self: transitions.core.Machine, state: object, *arguments: object, **keywords: object) -> None:
+    def recorded(self: transitions.core.Machine, state: Any, *arguments: Any, **keywords: Any) -> None:
         seen.append(getattr(state, "name", state))
         set_state(self, state, *arguments, **keywords)
 

@@ -1,4 +1,5 @@
-"""A segment of the harness: the agent's clock, how it may end, and how it is left early (L12, L13, L16-L21, L24, L41)."""
+"""A segment of the harness: the agent's clock, how it may end, and how it is left early (L12, L13, L16-L21, L24,
+L41)."""
 
 from collections.abc import Awaitable, Callable
 
@@ -53,7 +54,7 @@ def states(trace: Trace) -> list[str]:
     return [taken.target for taken in trace.transitions]
 
 
-# ---- the agent's clock (L12)
+# ---- the agent's clock: L12
 
 
 async def test_the_agent_budget_is_one_sum_and_waiting_is_free() -> None:
@@ -129,7 +130,7 @@ async def test_a_segment_that_returns_at_the_very_end_of_the_budget_has_timed_ou
     assert error_types(trace) == ["HarnessError"]
 
 
-# ---- left early: the agent is stopped (L13)
+# ---- left early: the agent is stopped: L13
 
 
 async def refuse_then(world: World, act: Callable[[], Awaitable[object]]) -> object:
@@ -250,7 +251,7 @@ async def test_after_a_segment_that_ended_by_itself_what_the_agent_started_lives
     assert "runtime.kill" not in world.began
 
 
-# ---- refusals (L16-L18)
+# ---- refusals: L16-L18
 
 
 @pytest.mark.parametrize(
@@ -297,9 +298,7 @@ async def test_the_first_stop_condition_wins_and_every_further_turn_is_refused_a
     assert states(trace).count("stopping") == 1
 
 
-@pytest.mark.parametrize(
-    ("agent", "drain", "after"), [(100, 30, 30), (20, 30, 20), (100, 0, 0), (30, 30, 30)]
-)
+@pytest.mark.parametrize(("agent", "drain", "after"), [(100, 30, 30), (20, 30, 20), (100, 0, 0), (30, 30, 30)])
 async def test_a_harness_that_will_not_end_after_a_refusal_is_cut_off(agent: float, drain: float, after: float) -> None:
     world = World()
     world.script["segment"] = lambda: refuse_then(world, trio.sleep_forever)
@@ -346,7 +345,7 @@ async def test_the_drain_is_cut_by_the_budget_even_while_a_call_is_in_flight() -
     assert (trace.ok, trace.stop_condition, trace.num_turns) == (True, "enough", 0)
 
 
-# ---- progress (L19)
+# ---- progress: L19
 
 
 @pytest.mark.parametrize("act", [returns(None), returns(ProgramResult(exit_code=0)), sleeps(5)])
@@ -386,7 +385,7 @@ async def test_a_second_segment_without_a_turn_ends_the_exchange_too() -> None:
     assert trace.stop_condition == "no_progress"
 
 
-# ---- the model's failures (L20, L21)
+# ---- the model's failures: L20, L21
 
 
 def model_fails_once(*, then: Act | None = None) -> Act:
@@ -554,7 +553,7 @@ async def test_an_overlong_prompt_is_answered_as_a_refused_turn() -> None:
     assert (await play(world)).stop_condition == "context_length"
 
 
-# ---- programs (L41)
+# ---- programs: L41
 
 
 async def test_a_program_that_exits_with_an_error_is_a_harness_error_with_the_tail_of_its_words() -> None:
@@ -600,7 +599,7 @@ async def test_a_session_that_returns_something_else_is_a_harness_error() -> Non
         assert "str" in rollout.trace.errors[0].message
 
 
-# ---- calls at the end of a segment (L24)
+# ---- calls at the end of a segment: L24
 
 
 async def test_calls_in_flight_when_the_harness_returns_are_cancelled_and_commit_nothing() -> None:

@@ -348,7 +348,7 @@ RESPONSE_MISUSES: Mapping[str, Callable[[Response], object]] = {
     "returns text": lambda given: "no",
     "returns a message": lambda given: given.message,
     "returns a request": lambda given: Request(messages=()),
-    "puts another message in": lambda given: evolve(given, message=UserMessage("x")),
+    "puts another message in": lambda given: evolve(given, message=UserMessage("x")),  # type: ignore[arg-type]
 }
 
 
@@ -362,7 +362,11 @@ async def test_what_a_response_interceptor_may_not_do_is_a_task_error(misuse: st
 
 
 async def test_a_reply_may_be_replaced_by_inert_text_which_makes_its_finish_reason_stop() -> None:
-    world = World(script={"model": returns(Response(message=AssistantMessage(None, tool_calls=(CALL,)), finish_reason="tool_calls"))})
+    world = World(
+        script={
+            "model": returns(Response(message=AssistantMessage(None, tool_calls=(CALL,)), finish_reason="tool_calls"))
+        }
+    )
     replies: list[Response] = []
 
     async def segment() -> None:
@@ -396,7 +400,7 @@ async def test_a_harness_that_resends_the_original_of_a_rewritten_message_goes_o
     assert texts(world.seen[1].messages) == ["ONE", "reply", "TWO"]
 
 
-# ---- the opening and the user's messages (L6)
+# ---- the opening and the user's messages: L6
 
 
 async def test_the_opening_passes_once_and_the_system_prompt_is_shown_first() -> None:
@@ -473,7 +477,7 @@ async def test_a_users_message_whose_interception_fails_fails_the_rollout() -> N
     assert world.began.count("segment") == 1
 
 
-# ---- a failing hook (L35, L37)
+# ---- a failing hook: L35, L37
 
 
 def hook_that(act: Act, kind: str) -> type:
@@ -614,7 +618,7 @@ async def test_while_the_exchange_is_being_stopped_a_failing_hook_is_a_warning(k
 
         return segment
 
-    world, trace = await with_hook(act, kind, harness=harness)
+    _world, trace = await with_hook(act, kind, harness=harness)
     assert (trace.ok, trace.stop_condition, trace.errors) == (True, "enough", [])
     assert kinds(trace) == ["after_stop"]
     assert "'broken'" in warnings(trace)[0]
@@ -622,7 +626,9 @@ async def test_while_the_exchange_is_being_stopped_a_failing_hook_is_a_warning(k
     assert trace.num_turns == 0
 
 
-async def test_a_call_that_was_admitted_before_a_refusal_keeps_its_interceptors_and_its_stops_are_asked_no_more() -> None:
+async def test_a_call_that_was_admitted_before_a_refusal_keeps_its_interceptors_and_its_stops_are_asked_no_more() -> (
+    None
+):
     hooks, notes = noted()
     world = World(script={"model": sleeps(2)})
 
@@ -645,7 +651,7 @@ async def test_a_call_that_was_admitted_before_a_refusal_keeps_its_interceptors_
     assert (trace.num_turns, trace.stop_condition) == (1, "enough")
 
 
-# ---- hang-ups (L33)
+# ---- hang-ups: L33
 
 
 def hang_up_at(seconds: float, *, model: float, hook: float, then: float, world: World) -> Act:

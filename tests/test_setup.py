@@ -2,6 +2,7 @@
 (L4-L9, L14, L40)."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 import trio
@@ -14,6 +15,7 @@ from rollout_fsm import (
     Rollout,
     RolloutTimeouts,
     SandboxError,
+    Task,
     TaskError,
     ToolsetError,
     Trace,
@@ -71,10 +73,10 @@ LATER = (
     Step("score.steps", "TaskError", "metric 'steps'", "scoring", 17),
 )
 by_event = pytest.mark.parametrize("step", STEPS, ids=lambda step: step.event)
-all_by_event = pytest.mark.parametrize("step", (*STEPS, *LATER), ids=lambda step: step.event)
+all_by_event = pytest.mark.parametrize("step", [*STEPS, *LATER], ids=lambda step: step.event)
 
 
-def task_of(world: World) -> object:
+def task_of(world: World) -> Task:
     class Hooks(NoHooks):
         @intercept
         async def watch(self, request: Request) -> None:
@@ -106,7 +108,9 @@ async def test_a_step_that_hangs_times_out_and_is_named(step: Step) -> None:
     trace = await played(world)
     assert trio.current_time() - started == step.seconds
     assert (world.state, error_types(trace)) == ("failed", [step.error])
-    assert trace.stop_condition == ("agent_completed" if step.event in ("finalize", "score.good", "score.steps") else "error")
+    assert trace.stop_condition == (
+        "agent_completed" if step.event in ("finalize", "score.good", "score.steps") else "error"
+    )
     message = trace.errors[0].message
     assert f"timeouts.{step.setting} = {step.seconds:g} s" in message
     assert f"{step.seconds:g} s" in message
@@ -166,13 +170,7 @@ async def test_an_error_that_is_already_typed_passes_unchanged(step: Step, kind:
     assert [(error.type, error.message) for error in trace.errors] == [(kind.__name__, "mine")]
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        pytest.param(step, id=step.event, marks=[pytest.mark.xfail(reason="L14a")] if step.event == "segment" else [])
-        for step in (*STEPS, *LATER)
-    ],
-)
+@all_by_event
 async def test_a_cancelled_of_nobodys_is_an_ordinary_failure(step: Step) -> None:
     trace = await played(World(script={step.event: stray}))
     assert trace.transitions[-1].target == "failed"
@@ -353,7 +351,7 @@ async def test_a_harness_or_model_that_cannot_be_entered_fails_every_rollout_tha
         __aenter__, __aexit__ = Harness.__aenter__, Harness.__aexit__
 
     world = World()
-    given = {held: Harness(world) if held == "harness" else Model(world)}
+    given: dict[str, Any] = {held: Harness(world) if held == "harness" else Model(world)}
     async with open_engine(gateway=False) as engine:
         for _ in range(2):
             rollout = mint(engine, world, **given)

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App
-from cyclopts.exceptions import CycloptsError, UnknownCommandError
+from cyclopts.exceptions import CycloptsError, UnknownCommandError, UnusedCliTokensError
 
 from rollout_fsm.cli.faults import EXIT_INTERRUPTED, EXIT_UNWRITTEN, EXIT_USAGE, UsageError
 from rollout_fsm.cli.screen import Screen, open_screen
-from rollout_fsm.machine.exact import suggestion
 
 __all__ = ["make_app", "run_app"]
 
@@ -49,8 +48,10 @@ def run_app(arguments: Sequence[str]) -> int:
         command = make_app(screen)(list(arguments))
         code = command(screen) if callable(command) else 0
     except UnknownCommandError as error:
-        word = next(iter(error.unused_tokens or ()), "")
-        code = _refuse(screen, f"there is no command {word!r}{suggestion(word, COMMANDS)}")
+        code = _refuse(screen, _no_command(next(iter(error.unused_tokens or ()), "")))
+    except UnusedCliTokensError as error:
+        more = ", ".join(map(repr, error.unused_tokens or ()))
+        code = _refuse(screen, f"too many arguments: {more}; see --help, and quote what has blanks in it")
     except CycloptsError as error:
         error.verbose = False
         code = _refuse(screen, str(error).rstrip("\n"))
@@ -70,6 +71,12 @@ def _refuse(screen: Screen, *lines: str) -> int:
     for line in lines:
         screen.complain(f"rollout-fsm: {line}")
     return EXIT_USAGE
+
+
+def _no_command(word: str) -> str:
+    from rollout_fsm.machine.exact import suggestion  # not needed for anything else here, and the machine comes with it
+
+    return f"there is no command {word!r}{suggestion(word, COMMANDS)}"
 
 
 def _version() -> str:

@@ -20,7 +20,10 @@ __all__ = ["current_folder_importable", "is_reference", "load"]
 @contextmanager
 def current_folder_importable() -> Iterator[None]:
     """Within the block, modules of the current folder can be imported."""
-    folder = str(Path.cwd())
+    try:
+        folder = str(Path.cwd())
+    except FileNotFoundError:
+        raise UsageError("the current folder is gone; change to one that exists") from None
     there = folder in sys.path or "" in sys.path
     if not there:
         sys.path.insert(0, folder)

@@ -46,7 +46,9 @@ def make_runtime(named: str) -> RuntimeFactory | Runtime:
     if named in RUNTIMES:
         return RUNTIMES[named]
     if not is_reference(named):
-        raise UsageError(f"--runtime: there is no runtime {named!r}{_near(named, RUNTIMES)}, or write module:Class")
+        raise UsageError(
+            f"--runtime: there is no runtime {named!r}{suggestion(named, RUNTIMES)} (or write module:Class)"
+        )
     found = load(named, "--runtime")
     if isinstance(found, Runtime):
         return found
@@ -124,10 +126,6 @@ def _called(found: object, named: str, flag: str) -> object:
         raise UsageError(f"{flag}: {named}() failed: {type(error).__name__}: {error}") from error
 
 
-def _near(named: str, known: Mapping[str, object]) -> str:
-    return suggestion(named, known)
-
-
 def _kind(found: object) -> str:
-    kind = type(found).__name__
+    kind = "class" if isinstance(found, type) else type(found).__name__
     return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"

@@ -33,6 +33,8 @@ class Prepared:
     """Settled: defaults are in, but for those that would hide what a task says."""
     tasks: Sequence[Task]
     agent: AgentSettings
+    run_id: str
+    """What tells this run from others of its name; on every trace, and the name of its folder if it was given none."""
     folder: Path
 
     @property
@@ -54,7 +56,8 @@ class Prepared:
 def prepare(said: Settings) -> Prepared:
     """Settle what was said. Raises `UsageError` for whatever cannot be."""
     settings = _with_defaults(said)
-    folder = _folder(settings)
+    run_id = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    folder = _folder(settings, run_id)
     if settings.tasks is None:
         if settings.task is not None:
             raise UsageError(f"--task {settings.task} needs a file of tasks: rollout-fsm run TASKS.jsonl --task …")
@@ -74,7 +77,7 @@ def prepare(said: Settings) -> Prepared:
         policy=settled.policy,
         sampling=settled.sampling,
     )
-    return Prepared(settings=settings, tasks=tasks, agent=agent, folder=folder)
+    return Prepared(settings=settings, tasks=tasks, agent=agent, run_id=run_id, folder=folder)
 
 
 def _with_defaults(said: Settings) -> Settings:
@@ -97,11 +100,10 @@ def _with_defaults(said: Settings) -> Settings:
     return over(said, general) or said
 
 
-def _folder(settings: Settings) -> Path:
+def _folder(settings: Settings, run_id: str) -> Path:
     if settings.output_dir is None:
         called = re.sub(r"[^\w.-]+", "-", settings.name or "").strip(".-") or "run"
-        run = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-        return Path(OUTPUTS) / called / run
+        return Path(OUTPUTS) / called / run_id
     folder = Path(settings.output_dir)
     for taken in (TRACES, CONFIG):
         if (folder / taken).exists():

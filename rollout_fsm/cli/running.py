@@ -65,6 +65,7 @@ async def _run(prepared: Prepared, ran: Ran, observers: Sequence[object]) -> Non
     engine = open_engine(
         output_dir=prepared.folder,
         run_name=prepared.name,
+        run_id=prepared.run_id,
         host=prepared.settings.host or "",
         port=prepared.settings.port or 0,
         observers=observers,

@@ -4,10 +4,8 @@ A call parses its body, has the rollout's session respond, and renders the answe
 returns, so a commit precedes the first byte of its answer.
 """
 
-import json
 import time
 from functools import partial
-from typing import NoReturn, cast
 from uuid import uuid4
 
 import trio
@@ -26,6 +24,7 @@ from rollout_fsm.openai_chat import (
     render_chunks,
     render_response,
 )
+from rollout_fsm.strict_json import parse_json
 
 COMPLETIONS = "/v1/chat/completions"
 MODELS = "/v1/models"
@@ -121,13 +120,9 @@ def _parsed(body: bytearray) -> tuple[Request, Streaming]:
 
 def _document(body: bytearray) -> dict[str, JSON]:
     try:
-        document = json.loads(body, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(body)
+    except ValueError as error:
         raise ChatFormatError(f"the request body is not JSON: {error}") from None
     if not isinstance(document, dict):
         raise ChatFormatError(f"the request body: expected a JSON object, got {type(document).__name__}")
-    return cast("dict[str, JSON]", document)
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    return document

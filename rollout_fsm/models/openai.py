@@ -25,6 +25,7 @@ from rollout_fsm.models.event_stream import Event, EventStream
 from rollout_fsm.models.faults import complained, complaint_in, odd_answer, refused, shown_url, unreachable
 from rollout_fsm.models.reading import ENCODINGS, read
 from rollout_fsm.openai_chat import ChatFormatError, ChunkAssembler, parse_response, render_request
+from rollout_fsm.strict_json import parse_json
 
 __all__ = ["OpenAIModel"]
 
@@ -223,8 +224,8 @@ async def _body(answer: httpx2.Response, url: str) -> bytes:
 
 def _whole(body: bytes, url: str, content_type: str | None) -> Response:
     try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
+        answer = parse_json(body)
+    except ValueError:
         what = (
             f"the answer is not JSON (content type {content_type or 'not given'}); check the base URL (most end in /v1)"
         )
@@ -277,8 +278,8 @@ class _Fold:
             self._assembler.end()
             return
         try:
-            chunk = json.loads(data)
-        except (ValueError, RecursionError):
+            chunk = parse_json(data)
+        except ValueError:
             chunk = None
         if event.name == "error":
             said = complained(data if chunk is None else chunk)

@@ -10,15 +10,19 @@ async def score(world: World) -> Outcome:
     """Measure what is expected. What failed in time stands, however the phase ends (L63)."""
     plan, trace = world.plan, world.trace
     world.calling(TaskError, "scoring")
-    runtime = world.require_runtime()
     declared = signals_of(
-        task=plan.task, trace=trace, runtime=runtime, hooks=plan.hooks, harness_metrics=plan.harness_metrics
+        task=plan.task,
+        trace=trace,
+        runtime=world.present_runtime,
+        hooks=plan.hooks,
+        harness_metrics=plan.harness_metrics,
     )
     judges, faults = _judges(world)
     scoring = Scoring(trace, [*declared, *judges])
     scoring.failures += faults
     world.standing, world.lost = scoring.failures, scoring.lost
     seed(trace, scoring.expected)
+    world.require_runtime()
     try:
         await scoring.run()
     finally:

@@ -23,6 +23,7 @@ async def segment(world: World) -> Outcome:
     """Run one segment of the harness, on the agent clock (L12)."""
     world.agent.start()
     try:
+        await world.proceed()  # with nothing left of the budget, the harness is not asked (L13)
         return await _run(world)
     finally:
         world.agent.stop(trio.current_time() if world.returned is None else world.returned[0])
@@ -141,6 +142,8 @@ async def _attributed_to_the_box(world: World, failure: ErrorRecord) -> ErrorRec
 
 async def leave_early(world: World) -> Failure | None:
     """Stop the agent of a segment that is left early; what will not die is a failure that stands (L13)."""
+    if world.segment is None:
+        return None  # none was ever started
     runtime, bound, started = world.present_runtime, world.plan.bounds.close, trio.current_time()
     overdue = world.plan.services.overdue
     with overdue.bounded(bound, rollout=world.trace.id, doing=lambda: "killing the agent", shield=True):
@@ -148,8 +151,7 @@ async def leave_early(world: World) -> Failure | None:
     world.holdings.struck += interrupts(killed.error)
     if killed.value is True:
         return None
-    if world.segment is not None:
-        world.segment.survives = True
+    world.segment.survives = True
     elapsed = trio.current_time() - started
     why = "".join(f": {text(leaf)}" for leaf in plain(killed.error))
     survivors = f"processes of the agent in runtime {runtime.name!r} survived being killed"

@@ -22,15 +22,13 @@ class Voice:
 
     _stream: trio.abc.ReceiveStream
     text: str = ""
-    _heard: int = 0
     _ended: bool = False
 
-    async def until(self, words: str) -> None:
-        """Wait until it says this, after what was waited for before. Fails when the stream ends without."""
-        while (place := self.text.find(words, self._heard)) < 0:
-            assert not self._ended, f"it ended without saying {words!r}; it said:\n{self.text}"
+    async def says(self, words: str, times: int = 1) -> None:
+        """Wait until it has said this so many times. Fails when the stream ends before."""
+        while self.text.count(words) < times:
+            assert not self._ended, f"it ended without saying {words!r} {times} times; it said:\n{self.text}"
             await self._more()
-        self._heard = place + len(words)
 
     async def all(self) -> str:
         """Wait for the end, and return everything that it said."""
@@ -74,17 +72,22 @@ class Running:
 
 
 @asynccontextmanager
-async def running(folder: Path, arguments: Sequence[str], variables: Mapping[str, str] = {}) -> AsyncIterator[Running]:
-    """The command line with these arguments, in a folder, with a folder for temporary files beside it."""
+async def running(
+    folder: Path, arguments: Sequence[str], variables: Mapping[str, str] | None = None, *, first: str = ""
+) -> AsyncIterator[Running]:
+    """The command line with these arguments, in a folder, with a folder for temporary files beside it.
+
+    `first` is what the process does to itself before it begins, in Python.
+    """
     temporary = folder / "temporary"
     temporary.mkdir(exist_ok=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    environment |= {"PYTHONPATH": str(HOME), "TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1", **variables}
+    environment |= {"PYTHONPATH": str(HOME), "TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1", **(variables or {})}
+    begin = f"import os, sys\n{first}\nos.execv(sys.executable, [sys.executable, '-m', 'rollout_fsm', *sys.argv[1:]])"
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-m", "rollout_fsm", *arguments],
+        [sys.executable, "-c", begin, *arguments],
         stdout=PIPE,
         stderr=PIPE,
-        stdin=None,
         cwd=folder,
         env=environment,
         start_new_session=True,

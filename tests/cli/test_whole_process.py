@@ -13,7 +13,7 @@ import trio
 
 from rollout_fsm import Trace, check_trace, read_traces
 from rollout_fsm.reports.summary import Outcome
-from tests.cli.process import processes_of, running
+from tests.cli.process import HOME, processes_of, running
 
 pytestmark = [pytest.mark.real_time, pytest.mark.whole_process]
 
@@ -101,9 +101,8 @@ async def test_a_signal_releases_everything_and_what_has_finished_is_on_disk(
     which: signal.Signals, code: int, words: str, tmp_path: Path
 ) -> None:
     async with running(tmp_path, [*stuck(tmp_path, QUICK + ROW * 5), "-c", "3"]) as run:
-        await run.out.until("[1/6] completed")
-        for _ in range(3):
-            await run.out.until("a segment runs")
+        await run.out.says("[1/6] completed")
+        await run.out.says("a segment runs", times=3)
         run.send(which)
         assert await run.ended() == code
 
@@ -120,16 +119,18 @@ async def test_a_second_interruption_says_that_the_release_goes_on_and_does_not_
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     async with running(tmp_path, stuck(tmp_path, ROW)) as run:
-        await run.out.until("a segment runs")
+        await run.out.says("a segment runs")
         run.send(signal.SIGINT)
-        await run.err.until("interrupted: releasing 1 rollout; what has finished is on disk")
-        await run.out.until("cleaning")
-        for _ in range(2):
+        await run.err.says("interrupted: releasing 1 rollout; what has finished is on disk")
+        await run.out.says("cleaning")
+        for times in (1, 2):
             run.send(signal.SIGINT)
-            await run.err.until("still releasing 1 rollout; each step of it has a bound, and it is not cut short\n")
+            await run.err.says(
+                "still releasing 1 rollout; each step of it has a bound, and it is not cut short\n", times
+            )
         assert run.process.returncode is None
         await trio.to_thread.run_sync(gate.write_text, "go on")
-        await run.out.until("cleaned")
+        await run.out.says("cleaned")
         assert await run.ended() == 130
 
     (trace,) = traces_of(tmp_path / "out")
@@ -144,7 +145,7 @@ async def test_an_interruption_before_the_run_has_begun_is_one_line(tmp_path: Pa
     (tmp_path / "tasks.jsonl").write_text(ROW)
 
     async with running(tmp_path, ["run", "tasks.jsonl", "--task", "slow:Task", "-m", "scripted"]) as run:
-        await run.out.until("importing")
+        await run.out.says("importing")
         run.send(signal.SIGINT)
         assert await run.ended() == 130
 
@@ -152,37 +153,44 @@ async def test_an_interruption_before_the_run_has_begun_is_one_line(tmp_path: Pa
 
 
 async def test_a_signal_that_the_shell_has_silenced_stays_silenced(tmp_path: Path) -> None:
-    code = f"import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); os.execv({sys.executable!r}, sys.argv[1:])"
     os.mkfifo(tmp_path / "gate")
-    arguments = stuck(tmp_path, ROW)
-    process = await trio.lowlevel.open_process(
-        [sys.executable, "-c", code, sys.executable, "-m", "rollout_fsm", *arguments],
-        cwd=tmp_path,
-        stdout=-1,
-        stderr=-1,
-    )
-    try:
-        from tests.cli.process import Running
+    silence = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"  # as nohup does
 
-        run = Running(process)
-        await run.out.until("a segment runs")
+    async with running(tmp_path, stuck(tmp_path, ROW), first=silence) as run:
+        await run.out.says("a segment runs")
         run.send(signal.SIGHUP)
         run.send(signal.SIGTERM)
-        await run.err.until("told to end: releasing 1 rollout")
+        await run.out.says("cleaning")
         await trio.to_thread.run_sync((tmp_path / "gate").write_text, "go on")
         assert await run.ended() == 143
-    finally:
-        if process.returncode is None:
-            process.kill()
 
-    assert "the terminal is gone" not in run.err.text
+    assert run.err.text == "told to end: releasing 1 rollout; what has finished is on disk\n"
+
+
+async def test_what_could_not_be_written_is_named_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text(ROW * 10)
+    arguments = ["run", "tasks.jsonl", "-m", "scripted", "-o", "out", "-c", "1", "--fail-on-error"]
+    full = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))"  # as if the disk were full by then
+    )
+
+    async with running(tmp_path, arguments, first=full) as run:
+        assert await run.ended() == 3
+
+    written, lost = traces_of(tmp_path / "out"), re.findall("the trace of rollout ([0-9a-f]{32}) is lost", run.err.text)
+    assert 0 < len(written) < 10
+    assert len(lost) == min(5, 10 - len(written))
+    assert not set(lost) & {trace.id for trace in written}
+    assert "File too large" in run.err.text
+    assert "Traceback" not in run.err.text
+    assert "10 of 10 rollouts" in run.out.text
 
 
 async def test_a_reader_that_goes_away_does_not_disturb_the_run(tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").write_text(ROW * 20)
 
     async with running(tmp_path, ["run", "tasks.jsonl", "-m", "scripted", "-c", "1", "-o", "out"]) as run:
-        await run.out.until("[1/20]")
+        await run.out.says("[1/20]")
         await run.out.close()
         said = await run.err.all()
         assert await run.process.wait() == 0
@@ -199,7 +207,7 @@ async def test_a_list_can_be_cut_by_its_reader(tmp_path: Path) -> None:
     (tmp_path / "out" / "traces.jsonl").write_text(whole * 500)
 
     async with running(tmp_path, ["show", "out"]) as show:
-        await show.out.until("id")
+        await show.out.says("id")
         await show.out.close()
         assert await show.err.all() == ""
         assert await show.process.wait() == 0
@@ -215,8 +223,6 @@ async def test_on_a_terminal_the_run_is_a_picture_that_makes_way_for_the_summary
     mine, its = pty.openpty()
     (tmp_path / "tasks.jsonl").write_text(ROW * 4)
     environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    from tests.cli.process import HOME
-
     process = await trio.lowlevel.open_process(
         [sys.executable, "-m", "rollout_fsm", "run", "tasks.jsonl", "-m", "scripted", "-o", "out"],
         stdin=its,
@@ -255,5 +261,5 @@ async def test_help_is_shown_without_importing_what_runs(tmp_path: Path) -> None
         assert await run.ended() == 0
 
     imported = {line.rpartition("|")[2].strip() for line in run.err.text.splitlines()}
-    assert "cyclopts" in imported
+    assert "rollout_fsm.cli.app" in imported
     assert imported.isdisjoint({"trio", "httpx2", "transitions", "rollout_fsm.engine", "rollout_fsm.machine.lifecycle"})

@@ -15,13 +15,14 @@ from tests.end_to_end.traps import (
     TrappedTask,
     trapped_boxes,
     trapped_model,
+    trapped_tools,
 )
 
 pytestmark = pytest.mark.real_time
 
 TASKS: Mapping[str, Ending] = {
     "task.setup": failed("TaskError"),
-    "task.toolsets": failed("ToolsetError"),
+    "task.toolsets": failed("TaskError"),
     "task.finalize": failed_late("TaskError"),
     "task.judges": failed_late("TaskError"),
     "tools.start": failed("ToolsetError"),
@@ -39,6 +40,7 @@ TASKS: Mapping[str, Ending] = {
 """The traps in a task's own code, and how a rollout ends that steps into one."""
 
 OTHERS: Mapping[str, Ending] = {
+    "tools.build": failed("ToolsetError"),
     "harness.setup": failed("HarnessError"),
     "harness.open_session": failed("HarnessError"),
     "session.run": failed("HarnessError"),
@@ -87,6 +89,7 @@ async def run_into(trap: str, harness: Harness) -> tuple[Ending, str]:
             harness=TrappedHarness(harness, trap),
             model=trapped_model(trap),
             runtime=trapped_boxes(trap),
+            tools=[trapped_tools(trap)],
         )
     said = [error.message for error in trace.errors] + [warning.message for warning in trace.warnings]
     return ending(trace), "; ".join(said)

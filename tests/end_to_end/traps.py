@@ -133,6 +133,16 @@ class Listening(Toolset):
         spring(self.trap, "tools.stop")
 
 
+def trapped_tools(trap: str) -> Callable[[], Toolset]:
+    """Builds one more tool server, or fails to."""
+
+    def build() -> Toolset:
+        spring(trap, "tools.build")
+        return Listening("", "third")
+
+    return build
+
+
 @define(eq=False)
 class TrappedHarness(Harness):
     """Any harness, with traps around it. It holds a folder from `setup` to `cleanup`; one object serves one rollout."""

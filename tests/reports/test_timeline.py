@@ -1,7 +1,7 @@
 """One rollout from beginning to end, in the order in which it happened."""
 
 from rollout_fsm.errors import ErrorRecord
-from rollout_fsm.messages import AssistantMessage, Response, ToolCall, ToolMessage, Usage, UserMessage
+from rollout_fsm.messages import AssistantMessage, Message, Response, ToolCall, ToolMessage, Usage, UserMessage
 from rollout_fsm.reports.timeline import Moment, timeline
 from rollout_fsm.trace import ModelCall, Span, Trace
 from tests.reports.made import START, made, say
@@ -37,10 +37,11 @@ def test_tool_calls_and_their_results_are_named() -> None:
     call = ToolCall(id="c1", name="add", arguments='{"a": 1}')
     question = UserMessage("1 + 1?")
     asked = AssistantMessage("Let me see.", tool_calls=(call,))
-    for messages, reply in (
+    turns: list[tuple[list[Message], AssistantMessage]] = [
         ([question], asked),
         ([question, asked, ToolMessage("2", tool_call_id="c1")], AssistantMessage("2")),
-    ):
+    ]
+    for messages, reply in turns:
         node = trace.commit(messages, Response(message=reply), time=STEP)
         trace.record_call(ModelCall(node=node, time=Span(start=STEP, end=STEP + 0.25)))
 
@@ -70,9 +71,10 @@ def test_a_branch_says_from_which_message_it_goes_on() -> None:
     trace = made()
     question = UserMessage("?")
     first = AssistantMessage("a")
-    for messages, reply in (([question], first), ([question, first, UserMessage("b?")], AssistantMessage("b"))):
-        trace.commit(messages, Response(message=reply), time=STEP)
-    trace.commit([question, first, UserMessage("c?")], Response(message=AssistantMessage("c")), time=STEP)
+    trace.commit([question], Response(message=first), time=STEP)
+    for word in ("b", "c"):
+        further = UserMessage(f"{word}?")
+        trace.commit([question, first, further], Response(message=AssistantMessage(word)), time=STEP)
 
     notes = {moment.text: moment.note for moment in timeline(trace) if moment.kind != "transition"}
 

@@ -13,7 +13,7 @@ from tests.simulation.expectations import broken_rules
 
 SCHEDULES = 3
 FEW = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

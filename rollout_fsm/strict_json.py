@@ -1,0 +1,51 @@
+"""Reading JSON that somebody else wrote: what is read can be written again.
+
+Python's reader takes NaN, lets a number overflow into infinity, and nests until the stack ends. A request or an answer
+like that would pass through a whole rollout and make its trace impossible to write.
+"""
+
+import json
+import math
+from typing import NoReturn
+
+from rollout_fsm.messages import JSON
+
+MAX_DEPTH = 100
+"""How deep foreign JSON may nest; what the engine writes may nest deeper, since it wraps this."""
+
+
+def parse_json(text: str | bytes | bytearray) -> JSON:
+    """The value. Raises `ValueError` saying what is wrong: no JSON, no finite number, nested too deeply."""
+    try:
+        value: JSON = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+    except RecursionError:
+        raise ValueError(f"it nests deeper than {MAX_DEPTH} levels") from None
+    _check_depth(value)
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is beyond the numbers that can be held")
+    return number
+
+
+def _check_depth(value: JSON) -> None:
+    """Level by level, since a value that is too deep would end the stack of who descends into it."""
+    level: list[JSON] = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return
+    raise ValueError(f"it nests deeper than {MAX_DEPTH} levels")
