@@ -210,7 +210,7 @@ class Engine:
     @trio.lowlevel.enable_ki_protection
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
+    ) -> None:
         assert self._manager is not None
         self._open = False
         raised = await shielded(self._shut_down, name="leaving the engine")
@@ -222,7 +222,6 @@ class Engine:
         try:
             if found:
                 raise bare(found[0])
-            return False
         finally:
             error = raised = crashed = None  # a frame that keeps an exception which it raises is kept by it
             found.clear()

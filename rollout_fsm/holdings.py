@@ -61,7 +61,9 @@ class Holdings:
         """Release what is held of these kinds, newest first. Shielded by the caller; raises nothing."""
         for step in [held for held in reversed(self.held) if held.kind in kinds]:
             self.held.remove(step)  # before it is tried: once, whatever comes
-            await attempt(self._undo, step)
+            if (bug := (await attempt(self._undo, step)).error) is not None:  # an exception that cannot be handled, say
+                said = f"{step.name} {_FAILED[step.kind]}: {type(bug).__name__} while its failure was handled"
+                self.warn(TraceWarning(kind=step.kind, message=said))
 
     async def _undo(self, step: Held) -> None:
         started = trio.current_time()

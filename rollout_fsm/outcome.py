@@ -85,13 +85,12 @@ def failed(error: BaseException, boundary: type[RolloutError], doing: str) -> li
 
 
 def pass_on(error: BaseException | None) -> None:
-    """Raise the interrupt that is in what was raised, if there is one."""
-    found = interrupts(error)
+    """Raise what was raised, as it came, if there is an interrupt in it."""
     try:
-        if found:
-            raise found[0]
+        if error is not None and interrupts(error):
+            raise error
     finally:
-        del found, error  # a frame that keeps an exception is kept by it
+        del error  # a frame that keeps an exception which it raises is kept by it
 
 
 def bare(error: BaseException) -> BaseException:

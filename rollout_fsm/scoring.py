@@ -18,7 +18,7 @@ from rollout_fsm.attempt import attempt
 from rollout_fsm.errors import TaskError, attribute, record
 from rollout_fsm.hooks import BoundHook, Hooks
 from rollout_fsm.judge import Judge
-from rollout_fsm.outcome import Failure, failed, interrupts, lost, pass_on, plain
+from rollout_fsm.outcome import Failure, bare, failed, interrupts, lost, pass_on, plain
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.task import Task
 from rollout_fsm.trace import Reward, Trace
@@ -119,7 +119,8 @@ class Scoring:
                 self._record(signal, measured.value)
             elif plain(measured.error) or not interrupts(measured.error):
                 self._failed(signal, *failed(measured.error, TaskError, signal.said))
-            pass_on(measured.error)
+            if measured.error is not None:
+                pass_on(bare(measured.error))  # what stood beside an interrupt has been told
             await trio.lowlevel.checkpoint_if_cancelled()
         finally:
             del measured  # a frame that keeps an exception which it raises is kept by it

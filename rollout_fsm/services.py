@@ -78,6 +78,8 @@ class EngineServices:
     _hosted: int = field(default=0, init=False)
     _all_left: trio.Event = field(factory=trio.Event, init=False)
     _all_written: trio.Event = field(factory=trio.Event, init=False)
+    _writing: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(1), init=False)
+    """The writer's own thread: tasks that hold every thread of the process must not keep traces from being written."""
     _unwritten: trio.MemorySendChannel[tuple[Trace, trio.Event]] | None = field(default=None, init=False)
 
     async def start(self, *, host: str, port: int, gateway: bool) -> None:
@@ -165,10 +167,13 @@ class EngineServices:
             log.warning("leaving %s failed: %s", type(shared).__name__, text(leaf))
         pass_on(left.error)
 
+    async def _append(self, sink: TraceSink, trace: Trace) -> None:
+        await trio.to_thread.run_sync(sink.append, trace, limiter=self._writing)
+
     async def _write(self, unwritten: trio.MemoryReceiveChannel[tuple[Trace, trio.Event]], sink: TraceSink) -> None:
         with trio.CancelScope(shield=True):
             async for trace, written in unwritten:
-                done = await attempt(trio.to_thread.run_sync, sink.append, trace)
+                done = await attempt(self._append, sink, trace)
                 if done.error is not None:  # a full disk, a trace that is no JSON: this one is lost, the others go on
                     self.lost.append(LostTrace(id=trace.id, task=trace.task.type, error=text(done.error)))
                     log.error("the trace of rollout %s could not be written: %s", trace.id, text(done.error))

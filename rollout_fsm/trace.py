@@ -212,8 +212,8 @@ class Trace:
     version: ClassVar[int] = 1
     """Of the schema that the JSON has (L84)."""
 
-    id: str
-    task: TaskInfo
+    id: str = field(on_setattr=_kept)
+    task: TaskInfo = field(on_setattr=_kept)
     agent: AgentInfo = field(factory=AgentInfo, on_setattr=_kept)
     nodes: list[MessageNode] = field(factory=list, on_setattr=_kept)
     """The message graph. Grows by `commit` alone."""
@@ -237,8 +237,8 @@ class Trace:
     response_rewrites: list[Rewrite] = field(factory=list, on_setattr=_kept)
     extra_usage: list[Usage] = field(factory=list, on_setattr=_kept)
     """What judges and others spent outside the exchange (L63)."""
-    run: RunInfo | None = None
-    group: GroupInfo | None = None
+    run: RunInfo | None = field(default=None, on_setattr=_kept)
+    group: GroupInfo | None = field(default=None, on_setattr=_kept)
     ending: dict[str, JSON] | None = None
     transitions: list[TransitionRecord] = field(factory=list, on_setattr=_kept)
     unknown: dict[tuple[str, ...], JSON] = field(factory=dict)

@@ -275,7 +275,8 @@ def test_what_was_scored_again_is_not_overwritten_by_what_a_file_said() -> None:
     data = written(full_trace())
     data["rewards"]["correct"]["by"] = "someone"
     trace = trace_from_json(json.dumps(data))
-    trace.rewards = {"other": Reward(score=2.0)}
+    trace.rewards.clear()
+    trace.rewards["other"] = Reward(score=2.0)
     assert written(trace)["rewards"] == {"other": {"score": 2.0, "weight": 1.0}}
 
 
@@ -352,7 +353,8 @@ def test_what_is_no_trace_is_refused(line: str | bytes, why: str) -> None:
 )
 def test_what_json_cannot_carry_is_refused_with_its_path(field: str, value: object, fault: str) -> None:
     trace = full_trace()
-    setattr(trace, field, value)
+    getattr(trace, field).clear()
+    getattr(trace, field).update(value)
     with pytest.raises(FormatError) as refused:
         trace_to_json(trace)
     assert refused.value.faults == (fault,)

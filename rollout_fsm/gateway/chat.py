@@ -28,6 +28,8 @@ from rollout_fsm.strict_json import parse_json
 
 COMPLETIONS = "/v1/chat/completions"
 MODELS = "/v1/models"
+MAX_VALUES = 1_000_000
+"""How many commas and colons a body may have, those in texts included: about what a second of reading amounts to."""
 
 _METHODS = {COMPLETIONS: ("POST",), MODELS: ("GET", "HEAD")}
 
@@ -119,6 +121,9 @@ def _parsed(body: bytearray) -> tuple[Request, Streaming]:
 
 
 def _document(body: bytearray) -> dict[str, JSON]:
+    """The request as an object. A body of very many values is refused unread: reading it would hold up every rollout."""
+    if (values := body.count(b",") + body.count(b":")) > MAX_VALUES:
+        raise ChatFormatError(f"the request body has {values:,} commas and colons; {MAX_VALUES:,} are allowed")
     try:
         document = parse_json(body)
     except ValueError as error:

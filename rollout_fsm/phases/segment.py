@@ -10,7 +10,7 @@ from attrs import evolve
 
 from rollout_fsm.attempt import Attempt, attempt, strikeable
 from rollout_fsm.errors import ErrorRecord, HarnessError, SandboxError, TaskError, TurnRefused, attribute, record, text
-from rollout_fsm.outcome import Failure, Outcome, bare, interrupts, lost, plain
+from rollout_fsm.outcome import Failure, Outcome, bare, interrupts, lost, pass_on, plain
 from rollout_fsm.runtime import ProgramResult
 from rollout_fsm.segment_run import SegmentRun
 from rollout_fsm.world import World
@@ -67,8 +67,7 @@ async def _told(world: World, running: SegmentRun, ended: Attempt[object]) -> Ou
     own = plain(ended.error)
     result = ended.value
     try:
-        if severe := interrupts(ended.error):
-            raise severe[0]
+        pass_on(ended.error)
         if running.hook_failures:
             broken = [Failure(error=failure) for failure in running.hook_failures]
             kept = [f"{failure.type}: {failure.message}" for failure in running.hook_failures]
@@ -83,8 +82,7 @@ async def _told(world: World, running: SegmentRun, ended: Attempt[object]) -> Ou
         if own:
             return _own_failure(world, own)
     finally:
-        severe, own = [], []
-        del ended
+        del own, ended  # a frame that keeps an exception which it raises is kept by it
     if result is not None and not isinstance(result, ProgramResult):
         wrong = f"the session's run() returned {type(result).__name__}; it returns a ProgramResult or None"
         return _failed(record(HarnessError(wrong)))
