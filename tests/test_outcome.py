@@ -197,14 +197,12 @@ async def test_all_orders_of_the_five_questions_at_one_instant(case: Case) -> No
 EVENTS = ("runtime.start", "task.setup", "harness.setup", "session.open", "segment", "model", "finalize", "score.good")
 
 
-LOST = pytest.mark.xfail(reason="L14a, L40: what stood beside it is lost")
 INTERRUPTED = [
     pytest.param(
         event,
         kind,
         grouped,
         id=f"{event}, {kind.__name__}{', in a group' * grouped}",
-        marks=[LOST] if grouped and event in ("segment", "model") else [],
     )
     for event, kind, grouped in product(EVENTS, (KeyboardInterrupt, SystemExit), (False, True))
 ]

@@ -15,7 +15,7 @@ import pytest
 README = Path(__file__).parent.parent / "README.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INSTALLS = ("pip install",)
-TASKS = '{"prompt": "1 + 1?", "answer": "2"}\n{"prompt": "2 + 2?", "answer": "4"}\n{"prompt": "3 + 3?", "answer": "6"}\n'
+TASKS = "".join(f'{{"prompt": "{n} + {n}?", "answer": "{n + n}"}}\n' for n in range(1, 4))
 
 pytestmark = pytest.mark.whole_process
 

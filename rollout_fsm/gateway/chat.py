@@ -121,7 +121,7 @@ def _parsed(body: bytearray) -> tuple[Request, Streaming]:
 
 
 def _document(body: bytearray) -> dict[str, JSON]:
-    """The request as an object. A body of very many values is refused unread: reading it would hold up every rollout."""
+    """The request as an object. A body of very many values is refused unread: reading it would hold everybody up."""
     if (values := body.count(b",") + body.count(b":")) > MAX_VALUES:
         raise ChatFormatError(f"the request body has {values:,} commas and colons; {MAX_VALUES:,} are allowed")
     try:
