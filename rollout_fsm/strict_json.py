@@ -14,18 +14,18 @@ MAX_DEPTH = 100
 """How deep foreign JSON may nest; what the engine writes may nest deeper, since it wraps this."""
 
 
-def parse_json(text: str | bytes | bytearray) -> JSON:
+def parse_json(text: str | bytes | bytearray, *, max_depth: int = MAX_DEPTH) -> JSON:
     """The value. Raises `ValueError` saying what is wrong: no JSON, no finite number, nested too deeply."""
     try:
         value: JSON = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except RecursionError:
-        raise ValueError(f"it nests deeper than {MAX_DEPTH} levels") from None
-    _check_depth(value)
+        raise ValueError(f"nested too deeply: more than {max_depth} levels are not read") from None
+    _check_depth(value, max_depth)
     return value
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a number that JSON has")
 
 
 def _finite(text: str) -> float:
@@ -35,10 +35,10 @@ def _finite(text: str) -> float:
     return number
 
 
-def _check_depth(value: JSON) -> None:
+def _check_depth(value: JSON, max_depth: int) -> None:
     """Level by level, since a value that is too deep would end the stack of who descends into it."""
     level: list[JSON] = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(max_depth + 1):
         level = [
             inner
             for outer in level
@@ -48,4 +48,4 @@ def _check_depth(value: JSON) -> None:
         ]
         if not level:
             return
-    raise ValueError(f"it nests deeper than {MAX_DEPTH} levels")
+    raise ValueError(f"nested too deeply: more than {max_depth} levels are not read")

@@ -6,7 +6,6 @@ calls. Null fields are left out, except the placeholders of rewards and metrics:
 """
 
 import json
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -26,12 +25,15 @@ from rollout_fsm.exact_json import (
 from rollout_fsm.machine.exact import Fault
 from rollout_fsm.message_json import register_messages
 from rollout_fsm.messages import JSON, Sampling
+from rollout_fsm.strict_json import parse_json
 from rollout_fsm.trace import Trace
 
 __all__ = ["FormatError", "trace_from_json", "trace_to_json", "trace_to_json_leaving_out"]
 
 READING = "the trace cannot be read"
 WRITING = "the trace cannot be written as JSON"
+DEEPEST = 400
+"""How many levels of nesting are read: more than are ever written."""
 EXTRA = "extra"
 """Where the settings of a sampling stand whose names are taken."""
 
@@ -78,23 +80,9 @@ def _to_plain(trace: Trace) -> JSON:
 
 def _parsed(line: str | bytes) -> JSON:
     try:
-        data: JSON = json.loads(line, parse_constant=_refuse, parse_float=_finite)
-    except RecursionError:
-        raise FormatError(READING, ["it is nested too deeply"]) from None
+        return parse_json(line, max_depth=DEEPEST)
     except ValueError as error:  # also what is no UTF-8
         raise FormatError(READING, [f"it is not JSON: {error}"]) from None
-    return data
-
-
-def _refuse(constant: str) -> JSON:
-    raise ValueError(f"{constant} is not a number that JSON has")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is beyond the numbers that can be held")
-    return number
 
 
 _SETTINGS = frozenset(attribute.name for attribute in fields(Sampling)) - {EXTRA}

@@ -126,7 +126,12 @@ class Screen:
 
 def open_screen() -> Screen:
     """The process's standard streams."""
-    return Screen(Outlet(sys.stdout), Outlet(sys.stderr))
+    return Screen(Outlet(sys.stdout or _nowhere()), Outlet(sys.stderr or _nowhere()))
+
+
+def _nowhere() -> TextIO:
+    """Stands for a stream that the process was started without, as under some schedulers."""
+    return open(os.devnull, "w", encoding="utf-8")
 
 
 def _console(outlet: Outlet) -> Console:

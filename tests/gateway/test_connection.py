@@ -138,7 +138,7 @@ async def test_head_and_options_are_answered_without_a_body_and_the_connection_g
         (b"{", "the request body is not JSON"),
         (b"\xff\xfe\xfd", "the request body is not JSON"),
         (b"[" * 100_000, "the request body is not JSON"),
-        (b'{"temperature": NaN}', "NaN is no JSON number"),
+        (b'{"temperature": NaN}', "NaN is not a number that JSON has"),
         (b"[]", "expected a JSON object, got list"),
         (b"{}", "messages: expected a list with at least one message, got nothing"),
         (body_of(stream="yes"), "stream: expected true or false"),

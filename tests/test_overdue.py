@@ -1,0 +1,61 @@
+"""Code that ignores its bound is named in the log when that passes, once, and holds up nobody else (L74)."""
+
+import logging
+
+import pytest
+import trio
+
+from rollout_fsm import RolloutTimeouts, open_engine
+from tests.world import Act, World, mint, whole
+
+
+def selfish(seconds: float) -> Act:
+    async def act() -> None:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(seconds)
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ("runtime.start", "starting the runtime"),
+        ("task.setup", "task setup"),
+        ("segment", "segment"),
+        ("finalize", "finalize"),
+        ("harness.cleanup", "the release of the harness"),
+        ("runtime.stop", "the release of the runtime"),
+    ],
+)
+async def test_who_runs_past_a_bound_is_named_once(event: str, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    bounds = RolloutTimeouts(boot=5, setup=5, agent=5, finalize=5, scoring=5, close=5, release=5)
+    async with open_engine(gateway=False) as engine:
+        with caplog.at_level(logging.WARNING, "rollout_fsm"):
+            await whole(mint(engine, World(script={event: selfish(500)}), timeouts=bounds))
+    named = [record.message for record in caplog.records if "ignores that its bound passed" in record.message]
+    assert len(named) == 1
+    assert said in named[0]
+
+
+async def test_who_ends_in_time_is_not_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def slow() -> None:
+        await trio.sleep(4)
+
+    bounds = RolloutTimeouts(boot=5, setup=5, agent=5, finalize=5, scoring=5, close=5, release=5)
+    world = World(script=dict.fromkeys(("runtime.start", "task.setup", "finalize", "runtime.stop"), slow))
+    async with open_engine(gateway=False) as engine:
+        with caplog.at_level(logging.WARNING, "rollout_fsm"):
+            await whole(mint(engine, world, timeouts=bounds))
+        await trio.sleep(3_000)
+    assert "ignores" not in caplog.text
+
+
+async def test_a_selfish_rollout_holds_up_no_other() -> None:
+    async with open_engine(gateway=False) as engine, trio.open_nursery() as nursery:
+        nursery.start_soon(whole, mint(engine, World(script={"finalize": selfish(1_000)})))
+        await trio.sleep(1)
+        other = mint(engine, World())
+        await whole(other)
+        assert other.ok
+        assert trio.current_time() < 10
