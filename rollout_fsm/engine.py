@@ -351,6 +351,9 @@ def _plan(
     if not isinstance(given["runtime"], Runtime) and not callable(given["runtime"]):
         raise TypeError(f"runtime must be a Runtime (borrowed) or a factory of one (owned), not {given['runtime']!r}")
     harness = given["harness"]
+    for name in ("harness", "model"):
+        if not isinstance(getattr(given[name], "name", None), str):
+            raise TypeError(f"{type(given[name]).__name__} has no name; give the {name} a name as text")
     reserved = {row.sets for row in lifecycle().declaration.rows if row.sets} | {*LIMIT_NAMES, "context_length"}
     return Plan(
         task=task,

@@ -364,7 +364,8 @@ class Trace:
         return self._graph.branches()
 
     def __repr__(self) -> str:
-        outcome = "ok" if self.ok else self.errors[0].type if self.errors else "not ok" if self.is_completed else "open"
+        end = self.transitions[-1].target if self.transitions else "not ok"
+        outcome = "ok" if self.ok else self.errors[0].type if self.errors else end if self.is_completed else "open"
         tokens = f"{self.num_input_tokens}+{self.num_output_tokens}"
         return (
             f"<Trace {self.id} task={self.task.type} {outcome} stop={self.stop_condition} reward={self.reward}"

@@ -27,11 +27,14 @@ _NAMES = {
     "total_tokens": "total tokens",
 }
 _LONGEST = 48
+_REASON = 160
 
 
 def summary_tables(summary: Summary) -> RenderableType:
     """The tables of a run that had at least one rollout."""
     parts: list[RenderableType] = [_outcomes(summary)]
+    if summary.reasons:
+        parts.append(_reasons(summary))
     if summary.rewards or summary.metrics:
         parts.append(_signals(summary))
     if summary.spans:
@@ -62,6 +65,14 @@ def _outcomes(summary: Summary) -> Table:
     if len(summary.outcomes) > 1:
         table.add_section()
         table.add_row(Text("all", "dim"), "", "", Text(str(summary.rollouts), "dim"))
+    return table
+
+
+def _reasons(summary: Summary) -> Table:
+    """Why: the first message of each type of error; `show` has the others."""
+    table = _table("error", "the first of them")
+    for kind, message in summary.reasons.items():
+        table.add_row(Text(one_line(kind, _LONGEST), "red"), one_line(message, _REASON))
     return table
 
 

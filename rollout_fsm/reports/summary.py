@@ -92,6 +92,8 @@ class Summary:
     rollouts: int = 0
     ok: int = 0
     outcomes: Counter[Outcome] = field(factory=Counter)
+    reasons: dict[str, str] = field(factory=dict)
+    """For each type of primary error the first message that was met."""
     warnings: Counter[str] = field(factory=Counter)
     """Warnings by kind (L51)."""
     _reward: "array[float]" = field(factory=lambda: array("d"))
@@ -114,6 +116,8 @@ class Summary:
         self.rollouts += 1
         self.ok += trace.ok
         self.outcomes[Outcome.of(trace)] += 1
+        if trace.errors and not trace.ok:
+            self.reasons.setdefault(trace.errors[0].type, trace.errors[0].message)
         self.warnings.update(warning.kind for warning in trace.warnings)
         if trace.reward is not None:
             self._reward.append(trace.reward)
