@@ -13,9 +13,9 @@ from rollout_fsm.cli.faults import UsageError
 from rollout_fsm.cli.parts import make_harness, make_model, make_runtime
 from rollout_fsm.cli.settings import LimitSettings, ModelSettings, Settings, over, settle
 from rollout_fsm.cli.task_rows import read_tasks, selected, task_class
-from rollout_fsm.engine import AgentSettings
 from rollout_fsm.example import EXAMPLE_LIMITS, example_tasks
 from rollout_fsm.output import TRACES
+from rollout_fsm.settings import AgentSettings
 from rollout_fsm.task import Task
 
 __all__ = ["CONFIG", "LOG", "Prepared", "prepare"]

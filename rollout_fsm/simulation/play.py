@@ -10,9 +10,10 @@ import trio
 from attrs import define, evolve, field
 from trio.testing import MockClock
 
-from rollout_fsm.engine import AgentSettings, Engine, open_engine
+from rollout_fsm.engine import Engine, open_engine
 from rollout_fsm.errors import TaskError
 from rollout_fsm.interaction import Interaction
+from rollout_fsm.settings import AgentSettings
 from rollout_fsm.simulation.box import ScriptedRuntime
 from rollout_fsm.simulation.driver import Driver, Returned, raised
 from rollout_fsm.simulation.harness import scripted_harness

@@ -1,0 +1,125 @@
+"""What a rollout may be given, and how that is settled into a plan. What does not fit together is refused here (L31)."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Required, TypedDict
+
+from attrs import asdict
+
+from rollout_fsm.harness import Harness
+from rollout_fsm.hooks import Hooks, harness_metrics
+from rollout_fsm.judge import Judge
+from rollout_fsm.limits import LIMIT_NAMES, Bounds, RolloutLimits, RolloutPolicy, RolloutTimeouts
+from rollout_fsm.machine.lifecycle import lifecycle
+from rollout_fsm.messages import JSON, Sampling
+from rollout_fsm.model import Model
+from rollout_fsm.plan import Plan, Services
+from rollout_fsm.rows import task_row
+from rollout_fsm.runtime import Runtime, RuntimeFactory
+from rollout_fsm.runtimes import LocalRuntime
+from rollout_fsm.task import Task
+from rollout_fsm.toolset import Toolset
+from rollout_fsm.trace import GroupInfo, TaskInfo
+
+
+class AgentSettings(TypedDict, total=False):
+    """How a rollout is run. The same for `run`, `run_all`, `interaction` and `rollout`."""
+
+    harness: Required[Harness]
+    model: Required[Model]
+    runtime: Runtime | RuntimeFactory
+    """A running `Runtime` is borrowed; a factory (a class) makes an owned one for each rollout."""
+    limits: RolloutLimits
+    timeouts: RolloutTimeouts
+    """Field by field the run's where set, else the task's, else the default (L2)."""
+    policy: RolloutPolicy
+    sampling: Sampling
+    """Wins over what the harness's requests ask for."""
+    tools: Sequence[Callable[[], Toolset]]
+    """Tool servers beside the task's own; built anew for each rollout, so classes or functions."""
+    judges: Sequence[Judge]
+    observers: Sequence[object]
+
+
+class OneRollout(AgentSettings, total=False):
+    """What only a single rollout can be given."""
+
+    id: str
+    """uuid4 hex unless given."""
+    group: GroupInfo
+
+
+def settle(task: Task, *, has_user: bool, services: Services, settings: Mapping[str, object] | AgentSettings) -> Plan:
+    """Everything that the caller chose, settled; raises `TypeError` for what does not fit together (L31)."""
+    given: dict[str, Any] = dict(settings)
+    for name in ("observers", "id", "group"):
+        given.pop(name, None)
+    if unknown := sorted(given.keys() - AgentSettings.__annotations__.keys()):
+        raise TypeError(f"a rollout has no setting {unknown[0]!r}; it takes {', '.join(AgentSettings.__annotations__)}")
+    for name in ("harness", "model"):
+        if name not in given:
+            raise TypeError(f"a rollout needs a {name}: pass {name}=")
+    if given.get("runtime") is None:
+        given["runtime"] = LocalRuntime
+    if not isinstance(task, Task):
+        raise TypeError(f"a rollout needs a Task, not {type(task).__name__}")
+    for name, kind in _KINDS.items():
+        if given.get(name) is not None and not isinstance(given[name], kind):
+            raise TypeError(f"{name} must be a {kind.__name__}, not {given[name]!r}")
+    if not isinstance(given["runtime"], Runtime) and not callable(given["runtime"]):
+        raise TypeError(f"runtime must be a Runtime (borrowed) or a factory of one (owned), not {given['runtime']!r}")
+    harness = given["harness"]
+    for name in ("harness", "model"):
+        if not isinstance(getattr(given[name], "name", None), str):
+            raise TypeError(f"{type(given[name]).__name__} has no name; give the {name} a name as text")
+    reserved = {row.sets for row in lifecycle().declaration.rows if row.sets} | {*LIMIT_NAMES, "context_length"}
+    return Plan(
+        task=task,
+        harness=harness,
+        model=given["model"],
+        runtime=given["runtime"],
+        limits=given.get("limits") or RolloutLimits(),
+        bounds=Bounds.settle(given.get("timeouts"), task.timeouts),
+        policy=given.get("policy") or RolloutPolicy(),
+        sampling=given.get("sampling") or Sampling(),
+        tools=tuple(given.get("tools") or ()),
+        judges=tuple(given.get("judges") or ()),
+        has_user=has_user,
+        hooks=Hooks.of(task, reserved=reserved),
+        harness_metrics=harness_metrics(harness),
+        harness_name=harness.name,
+        model_name=given["model"].name,
+        services=services,
+    )
+
+
+_KINDS: Mapping[str, type] = {
+    "harness": Harness,
+    "model": Model,
+    "limits": RolloutLimits,
+    "timeouts": RolloutTimeouts,
+    "policy": RolloutPolicy,
+    "sampling": Sampling,
+}
+
+
+def task_info(task: Task) -> TaskInfo:
+    """The task as it stands on a trace. Raises what the task's own code raises, `FormatError` for what is no JSON."""
+    return TaskInfo(type=type(task).__name__, data=task_row(task), key=task.key, hash=task.hash)
+
+
+def agent_config(plan: Plan) -> dict[str, JSON]:
+    """Who runs, as readers of the verifiers schema load it: the caps flat, what is ours under `harness` (L84)."""
+    bounds = plan.bounds
+    harness: dict[str, JSON] = {
+        "id": plan.harness_name,
+        "policy": asdict(plan.policy),
+        "timeouts": {name: seconds for name, seconds in asdict(bounds).items() if seconds != math.inf},
+    }
+    timeout: dict[str, JSON] = {"setup": bounds.setup, "finalize": bounds.finalize, "scoring": bounds.scoring}
+    if bounds.agent != math.inf:
+        timeout["rollout"] = bounds.agent
+    config: dict[str, JSON] = {"harness": harness, "model": plan.model_name, "timeout": timeout}
+    if sampling := {name: value for name, value in asdict(plan.sampling).items() if value not in (None, {})}:
+        config["sampling"] = sampling
+    return config | {name: cap for name, cap in asdict(plan.limits).items() if cap is not None}
