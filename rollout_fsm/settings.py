@@ -1,4 +1,4 @@
-"""What a rollout may be given, and how that is settled into a plan. What does not fit together is refused here (L31)."""
+"""What a rollout may be given, and how that is settled into a plan; what does not fit is refused here (L2, L31)."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

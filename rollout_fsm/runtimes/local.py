@@ -7,10 +7,9 @@ the engine's environment reaches a program. A box in which no program ran is mad
 
 import os
 import re
-import stat
 import tempfile
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import trio
@@ -18,14 +17,18 @@ from attrs import Factory, define, field, validators
 
 from rollout_fsm.errors import SandboxError
 from rollout_fsm.runtime import ProgramResult, Runtime
-from rollout_fsm.runtimes import launch
-from rollout_fsm.runtimes.programs import Programs, ending_limiter, pids
-from rollout_fsm.runtimes.removal import remove
+from rollout_fsm.runtimes import files, launch
+from rollout_fsm.runtimes.programs import Programs, pids
+from rollout_fsm.runtimes.removal import remove, remove_moved
+from rollout_fsm.runtimes.threads import ending_limiter, file_limiter
 
 CAP = 1 << 20
 """Bytes kept of each output stream of a program, unless said otherwise."""
 GRACE = 2.0
 """Seconds between asking processes to end and killing them, unless said otherwise."""
+
+READ_CAP = 1 << 26
+"""Bytes of the longest file that `read` reads, unless said otherwise."""
 
 
 @define(eq=False, repr=False)
@@ -33,13 +36,16 @@ class LocalRuntime(Runtime):
     """Programs as child processes in a workspace folder of their own. A factory too: `runtime=LocalRuntime`.
 
     `cap`: bytes kept of each output stream of a program, the first and the last half. `grace`: seconds between TERM
-    and KILL.
+    and KILL. `read_cap`: bytes of the longest file that `read` reads.
     """
 
     name: str
     cap: int = field(default=CAP, kw_only=True, validator=validators.ge(0))
     grace: float = field(default=GRACE, kw_only=True, validator=validators.ge(0))
+    read_cap: int = field(default=READ_CAP, kw_only=True, validator=validators.ge(0))
     _workspace: Path | None = field(init=False, default=None)
+    _root: int | None = field(init=False, default=None)
+    """A descriptor of the workspace from start to stop: programs may put something else in the place of its path."""
     _stopped: bool = field(init=False, default=False)
     _gone: bool = field(init=False, default=False)
     _execution: int | None = field(init=False, default=None)
@@ -81,7 +87,8 @@ class LocalRuntime(Runtime):
     def _make(self) -> None:
         prefix = re.sub(r"[^A-Za-z0-9_-]+", "-", self.name)[:48]
         self._workspace = Path(tempfile.mkdtemp(prefix=f"{prefix}-")).resolve()
-        (self._workspace / launch.TEMPORARY).mkdir(mode=0o700)
+        self._root = os.open(self._workspace, files.FOLDER)
+        os.mkdir(launch.TEMPORARY, mode=0o700, dir_fd=self._root)
 
     async def stop(self) -> None:
         """End every process and remove the workspace. Any number of times; after a start that failed or never came
@@ -112,7 +119,20 @@ class LocalRuntime(Runtime):
             os.rmdir(self._workspace / launch.TEMPORARY)
             os.rmdir(self._workspace)
         except OSError:  # something is in it
-            return await trio.to_thread.run_sync(remove, self._workspace, limiter=ending_limiter())
+            left = await trio.to_thread.run_sync(remove, self._workspace, limiter=ending_limiter())
+            if left:
+                return left
+        return await self._remove_moved(self._workspace)
+
+    async def _remove_moved(self, workspace: Path) -> str | None:
+        if self._root is None:
+            return None
+        if os.fstat(self._root).st_nlink:  # it is not what was at its path
+            left = await trio.to_thread.run_sync(remove_moved, self._root, workspace, limiter=ending_limiter())
+            if left:
+                return left
+        os.close(self._root)
+        self._root = None
         return None
 
     async def run(
@@ -156,13 +176,31 @@ class LocalRuntime(Runtime):
         return self._execution is None or not await self._programs.end(self._execution)
 
     async def read(self, path: str) -> bytes:
-        """The content of a regular file; a relative path is relative to the workspace. An `OSError` names the path."""
-        return await trio.to_thread.run_sync(_read, self.workspace / path)
+        """The content of a regular file; a relative path is relative to the workspace.
+
+        An `OSError` names the path: `PermissionError` where a path in the workspace leads out of it (by a symbolic
+        link or ".."), EFBIG where the file is longer than `read_cap`. What is outside has to be named by its own
+        absolute path.
+        """
+        root, workspace = self._descriptor()
+        with _closing(root):
+            return await trio.to_thread.run_sync(
+                files.read, root, workspace, path, self.read_cap, limiter=file_limiter()
+            )
 
     async def write(self, path: str, data: bytes | str) -> None:
-        """Create or replace a regular file, its folders too; a relative path is relative to the workspace."""
+        """Create or replace a regular file, its folders too; paths are those of `read`."""
         content = data.encode() if isinstance(data, str) else data
-        await trio.to_thread.run_sync(partial(_write, self.workspace / path, content))
+        root, workspace = self._descriptor()
+        with _closing(root):
+            await trio.to_thread.run_sync(files.write, root, workspace, path, content, limiter=file_limiter())
+
+    def _descriptor(self) -> tuple[int, Path]:
+        """The workspace, opened for one use: a stop that comes meanwhile closes another descriptor."""
+        workspace = self.workspace
+        if self._root is None:
+            raise SandboxError(f"runtime {self.name} has no workspace: its start failed")
+        return os.dup(self._root), workspace
 
     async def prepare_execution(self, routes: Sequence[str]) -> None:
         """Begin the execution: programs run from now on are the harness's (L13). No network policy is applied."""
@@ -174,29 +212,9 @@ class LocalRuntime(Runtime):
         return f"<LocalRuntime {self.name!r} {state}, {self._programs.running} programs>"
 
 
-def _read(path: Path) -> bytes:
-    with os.fdopen(_open(path, os.O_RDONLY), "rb") as file:
-        return file.read()
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+@contextmanager
+def _closing(descriptor: int) -> Iterator[None]:
     try:
-        with os.fdopen(_open(path, os.O_WRONLY | os.O_CREAT), "wb") as file:
-            file.truncate()
-            file.write(content)
-    except OSError as error:
-        error.filename = error.filename or str(path)
-        raise
-
-
-def _open(path: Path, flags: int) -> int:
-    """Open a regular file. A named pipe that a program left in its place would block for ever, a device never end."""
-    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
+        yield
+    finally:
         os.close(descriptor)
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(f"is a folder, not a file: {path}")
-        raise OSError(f"is not a regular file but a pipe, a socket or a device: {path}")
-    return descriptor

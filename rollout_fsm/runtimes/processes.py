@@ -1,4 +1,4 @@
-"""The table of the machine's processes, and which of them belong to a box.
+"""Which of the machine's processes belong to a box, and how they are signalled.
 
 Programs are started in a session of their own and with a marker in their environment. What they start inherits both;
 what leaves the session (`setsid`) still has the marker, what drops its environment still has the session or a parent.
@@ -7,29 +7,13 @@ signalled that is not known to be the box's, however often process ids are given
 """
 
 import os
-import subprocess
-import sys
-from collections.abc import Collection, Iterator, Mapping
+import signal
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 
-from attrs import field, frozen
+from attrs import evolve, frozen
 
-LINUX = sys.platform == "linux"
-"""Elsewhere there are no markers to be seen, and a process that leaves its group and its parent is missed."""
-DEAD = frozenset({"Z", "X"})
-"""States of a process that runs no more and only waits for its parent to ask how it ended."""
-
-
-@frozen(kw_only=True)
-class Process:
-    """A process that lives, as the table showed it."""
-
-    pid: int
-    started: int
-    """Clock ticks since boot: together with `pid` it names a process for good, and they alone make two rows equal."""
-    parent: int = field(eq=False)
-    session: int = field(eq=False)
-    serial: int | None = field(eq=False)
-    """The value of the box's marker in its environment, None where it has none."""
+from rollout_fsm.runtimes.table import LINUX, Census, Process, stat_fields
 
 
 @frozen(kw_only=True)
@@ -46,9 +30,15 @@ class Box:
     """Session to serial number, where the program has been waited for and may have left something behind."""
 
 
-def find(box: Box, wanted: range) -> list[Process]:
-    """The living processes of the box that come from programs with a wanted serial number."""
-    return belonging(list(census(box.marker)), box, wanted)
+@frozen(kw_only=True)
+class Strike:
+    """A signal for the living processes of a box that come from programs with a wanted serial number."""
+
+    box: Box
+    wanted: range
+    signum: int
+    spared: Collection[Process] = ()
+    """They are found but not signalled."""
 
 
 def belonging(table: Collection[Process], box: Box, wanted: range) -> list[Process]:
@@ -72,92 +62,82 @@ def belonging(table: Collection[Process], box: Box, wanted: range) -> list[Proce
         candidates = [process for process in candidates if process.pid not in members]
 
 
-def strike(box: Box, wanted: range, signum: int, spared: Collection[Process] = ()) -> list[Process]:
-    """Find processes as `find` does and send each that is not spared a signal; returns those found."""
-    found = find(box, wanted)
-    for process in found:
-        if process not in spared and _started(process.pid) == process.started:
-            _send(process.pid, signum)
-    return found
+def strike(census: Census, strikes: Sequence[Strike]) -> list[list[Process]]:
+    """Take one look for all; returns for each the processes found, in order. Those not spared are sent the signal.
+
+    KILL goes to whole groups and before the look, since a group cannot be outrun by forking, and to marked processes
+    in the moment in which they are seen, since they may have forked and gone when the look is over.
+    """
+    strikes = [evolve(each, box=_without_strangers(each.box)) for each in strikes]
+    killers: defaultdict[str, list[range]] = defaultdict(list)
+    for each in strikes:
+        if each.signum == signal.SIGKILL:
+            killers[each.box.marker].append(each.wanted)
+            _kill_groups(each.box, each.wanted)
+
+    def meet(process: Process) -> None:
+        if any(serial in wanted for name, serial in process.marks.items() for wanted in killers.get(name, ())):
+            _signal(process, signal.SIGKILL)
+
+    table = census.look(meet if killers else None)
+    return [_strike(each, table.about(each.box.marker, {**each.box.led, **each.box.orphaned})) for each in strikes]
 
 
 def group_exists(leader: int) -> bool:
     """Whether a program's process group has members, dead ones that nobody waited for included."""
-    try:
-        os.killpg(leader, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return _exists(-leader)
 
 
-def _send(pid: int, signum: int) -> None:
+def _strike(strike: Strike, table: Collection[Process]) -> list[Process]:
+    found = belonging(table, strike.box, strike.wanted)
+    for process in found:
+        if process not in strike.spared:
+            _signal(process, strike.signum)
+    return found
+
+
+def _without_strangers(box: Box) -> Box:
+    """Its id is given to nobody while a program's group has members: who bears it, dead or alive, is a stranger."""
+    return evolve(box, orphaned={leader: serial for leader, serial in box.orphaned.items() if not _exists(leader)})
+
+
+def _kill_groups(box: Box, wanted: range) -> None:
+    for leader, serial in {**box.orphaned, **box.led}.items():
+        if serial in wanted:
+            _send(-leader, signal.SIGKILL)
+
+
+def _signal(process: Process, signum: int) -> None:
+    """Signal the process, if its id is still its own. KILL takes its group along, which is the box's as its session
+    is.
+    """
+    if not LINUX:
+        _send(process.pid, signum)
+        return
+    fields = stat_fields(process.pid)
+    if fields is None or int(fields[19]) != process.started:
+        return
+    group = int(fields[2])
+    if signum == signal.SIGKILL and group not in (0, 1, os.getpgrp()):
+        _send(-group, signum)
+    _send(process.pid, signum)
+
+
+def _send(target: int, signum: int) -> None:
+    """Signal a process, or the group of which the number is the negative."""
     try:
-        os.kill(pid, signum)
+        os.kill(target, signum)
     except ProcessLookupError:
         return  # it ended by itself
     except PermissionError:
         return  # it took another user's rights: it is found again and becomes a survivor
 
 
-def proc_table(marker: str) -> Iterator[Process]:
-    """Every living process, from /proc; one that ends meanwhile is left out."""
-    key = f"\0{marker}=".encode()
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        fields = _stat(int(name))
-        # A process whose first thread has ended looks dead while its other threads live on.
-        if fields is None or (fields[0] in DEAD and int(fields[17]) <= 1):
-            continue
-        _, found, after = (b"\0" + _environ(int(name))).partition(key)
-        value = after.partition(b"\0")[0]
-        yield Process(
-            pid=int(name),
-            started=int(fields[19]),
-            parent=int(fields[1]),
-            session=int(fields[3]),
-            serial=int(value) if found and value.isdigit() else None,
-        )
-
-
-def ps_table() -> Iterator[Process]:
-    """Every living process, from ps, which shows neither marker nor start; a process group stands for the session."""
-    columns = "pid=,ppid=,pgid=,stat="
-    shown = subprocess.run(
-        ["ps", "-axo", columns], capture_output=True, stdin=subprocess.DEVNULL, text=True, check=True
-    )
-    for line in shown.stdout.splitlines():
-        pid, parent, group, state = line.split()
-        if state[0] not in DEAD:
-            yield Process(pid=int(pid), started=0, parent=int(parent), session=int(group), serial=None)
-
-
-def census(marker: str) -> Iterator[Process]:
-    """Every living process, as well as this system can show it."""
-    return proc_table(marker) if LINUX else ps_table()
-
-
-def _started(pid: int) -> int | None:
-    if not LINUX:
-        return 0
-    fields = _stat(pid)
-    return None if fields is None else int(fields[19])
-
-
-def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat from the state on; a program's name before them may hold blanks and brackets."""
+def _exists(target: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].decode().split()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None
-
-
-def _environ(pid: int) -> bytes:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return b""
+        os.kill(target, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

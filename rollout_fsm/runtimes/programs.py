@@ -28,8 +28,11 @@ from trio.lowlevel import FdStream
 from rollout_fsm.errors import SandboxError
 from rollout_fsm.runtime import ProgramResult
 from rollout_fsm.runtimes import launch
+from rollout_fsm.runtimes.looks import looks
 from rollout_fsm.runtimes.output import HeadTail
-from rollout_fsm.runtimes.processes import Box, Process, group_exists, strike
+from rollout_fsm.runtimes.processes import Box, Strike, group_exists
+from rollout_fsm.runtimes.table import Process
+from rollout_fsm.runtimes.threads import file_limiter
 
 CHUNK = 65536
 """Bytes read at once."""
@@ -41,19 +44,10 @@ PAUSES = (0.002, 0.1)
 """Seconds between two looks at the table while processes die: the first pause, and the longest that it is doubled to.
 """
 
+QUIET = 3
+"""How many looks at the table in a row have to show none until none is believed to be left."""
+
 log = logging.getLogger("rollout_fsm")
-
-_ending: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("rollout_fsm_ending")
-
-
-def ending_limiter() -> trio.CapacityLimiter:
-    """Threads for ending things, apart from the default ones: what is to be ended may be holding all of those."""
-    try:
-        return _ending.get()
-    except LookupError:
-        limiter = trio.CapacityLimiter(8)
-        _ending.set(limiter)
-        return limiter
 
 
 @define(eq=False, repr=False, kw_only=True)
@@ -148,7 +142,8 @@ class Programs:
             )
             self._known[serial] = process
         except OSError as error:
-            raise await trio.to_thread.run_sync(launch.explain, error, argv, env, workspace, self.runtime) from error
+            explained = partial(launch.explain, error, argv, env, workspace, self.runtime)
+            raise await trio.to_thread.run_sync(explained, limiter=file_limiter()) from error
         finally:
             self._starting.discard(serial)
         return serial, process
@@ -171,26 +166,34 @@ class Programs:
                     self._orphaned[process.pid] = serial
 
     async def _end(self, wanted: range) -> list[Process]:
-        """TERM once to each, after the grace KILL to all, until the table shows none or `PATIENCE` is out."""
+        """TERM once to each, after the grace KILL to all, until the table shows none or `PATIENCE` is out.
+
+        KILL is sent also where TERM seems to have been enough: to the groups, in which it misses nobody. One look that
+        shows none proves little, several in a row do.
+        """
         pause, longest = PAUSES
-        signum, until = signal.SIGTERM, trio.current_time() + self.grace
+        signum, until, quiet = signal.SIGTERM, trio.current_time() + self.grace, 0
         asked: set[Process] = set()
         while True:
-            look = partial(strike, self._box(), wanted, signum, asked)
-            found = await trio.to_thread.run_sync(look, limiter=ending_limiter())
-            if not found and not any(serial in wanted for serial in self._starting):
-                return []
+            found = await looks().strike(partial(self._strike, wanted, signum, frozenset(asked)))
+            starting = any(serial in wanted for serial in self._starting)
+            quiet = 0 if found or starting else quiet + 1
             now = trio.current_time()
-            if signum == signal.SIGTERM and now >= until:
+            if signum == signal.SIGTERM and (quiet or now >= until):
                 signum, until = signal.SIGKILL, now + PATIENCE
                 asked.clear()
                 continue
-            if signum == signal.SIGKILL and now >= until:
+            if signum == signal.SIGKILL and (quiet >= QUIET or (not quiet and now >= until)):
                 return found
-            if signum == signal.SIGTERM:
-                asked.update(found)
+            if quiet:
+                continue
+            asked.update(found)
             await trio.sleep(pause)
             pause = min(2 * pause, longest)
+
+    def _strike(self, wanted: range, signum: int, asked: frozenset[Process]) -> Strike:
+        spared = asked if signum == signal.SIGTERM else frozenset[Process]()
+        return Strike(box=self._box(), wanted=wanted, signum=signum, spared=spared)
 
     def _box(self) -> Box:
         led = {process.pid: serial for serial, process in self._known.items() if process.returncode is None}

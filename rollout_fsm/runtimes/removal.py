@@ -1,5 +1,5 @@
 """How a folder goes away with whatever programs left in it: folders without write permission, chains of folders
-deeper than a path can be long, files that come back.
+deeper than a path can be long, files that come back, the folder itself moved elsewhere.
 
 Blocking; callers run it in a thread. It follows no symbolic link, recurses nowhere, and never touches what is outside
 the folder.
@@ -11,8 +11,13 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+from rollout_fsm.runtimes.table import LINUX
+
 ATTEMPTS = 3
 """How often an emptied folder that is found filled again is emptied once more."""
+
+GONE = " (deleted)"
+"""How the system marks the path of a folder that was removed."""
 
 
 def remove(folder: Path) -> str | None:
@@ -37,6 +42,23 @@ def remove(folder: Path) -> str | None:
         else:
             return None
     return str(troubles[0])
+
+
+def remove_moved(descriptor: int, folder: Path) -> str | None:
+    """Remove the folder that a descriptor is of, wherever it is now; `folder` is where it was.
+
+    Returns None, or what is left and why. Where the system cannot say where a folder is, nothing is done.
+    """
+    if not LINUX or os.fstat(descriptor).st_nlink == 0:
+        return None
+    place = os.readlink(f"/proc/self/fd/{descriptor}")
+    if place.endswith(GONE):
+        return None
+    try:
+        found = os.path.samestat(os.lstat(place), os.fstat(descriptor))
+    except OSError as error:
+        return f"it was moved from {folder} to {place} ({error})"
+    return remove(Path(place)) if found else f"it was moved from {folder} to somewhere else"
 
 
 def _empty(folder: Path, troubles: list[OSError]) -> None:

@@ -49,6 +49,18 @@ class Bell:
             pass
         await self._stream.aclose()
 
+    def silent(self) -> bool:
+        """Whether no process holds the bell at this moment."""
+        os.close(self._writer)
+        try:
+            while os.read(self._stream.fileno(), 1 << 16):
+                pass
+        except BlockingIOError:
+            return False
+        finally:
+            self._stream.close()
+        return True
+
     def close(self) -> None:
         os.close(self._writer)
         self._stream.close()

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import trio
 
 from rollout_fsm.errors import SandboxError
 from rollout_fsm.runtimes import LocalRuntime
+from rollout_fsm.runtimes.table import Census, Process, Table
 from tests.runtimes.boxes import Bell, box, children, lives
 
 real_time = pytest.mark.real_time
@@ -326,6 +327,78 @@ async def test_stop_ends_a_family_that_goes_on_forking() -> None:
         await bell.line()
         await runtime.stop()
     await bell.silence()
+
+
+CHAIN = """
+import os, sys, time
+pause, leaves, chains = float(sys.argv[1]), sys.argv[2] == "leaves", int(sys.argv[3])
+bell = os.open("bell", os.O_WRONLY)
+until = time.monotonic() + 60
+for _ in range(chains):
+    if not os.fork():
+        break
+else:
+    os._exit(0)
+links = 0
+while time.monotonic() < until:
+    if os.fork():
+        os._exit(0)
+    if leaves:
+        os.setsid()
+    links += 1
+    if links == 3:
+        os.write(bell, b"up\\n")
+    time.sleep(pause)
+"""
+"""Processes of which each starts the next and is gone; in the end they give up by themselves."""
+
+
+@real_time
+@pytest.mark.parametrize("verb", ["stop", "kill"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        ("0", "stays", "1"),
+        ("0.05", "stays", "1"),
+        ("0.02", "stays", "10"),
+        ("0", "leaves", "1"),
+        ("0.05", "leaves", "5"),
+    ],
+)
+async def test_a_chain_of_processes_that_fork_and_are_gone_is_ended(verb: str, how: tuple[str, str, str]) -> None:
+    runtime = LocalRuntime("box", grace=0.05)
+    await runtime.start()
+    try:
+        bell = Bell(runtime.workspace)
+        await runtime.prepare_execution([])
+        await runtime.run([PYTHON, "-c", CHAIN, *how])
+        assert await bell.line() == "up"
+        if verb == "kill":
+            assert await runtime.kill()
+        else:
+            await runtime.stop()
+        assert bell.silent()
+    finally:
+        await runtime.stop()
+
+
+@real_time
+async def test_one_look_that_shows_nobody_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    blind = {1, 3, 4}
+    looks: list[int] = []
+    look = Census.look
+
+    def sometimes_blind(census: Census, meet: Callable[[Process], None] | None = None) -> Table:
+        looks.append(len(looks) + 1)
+        return Table([]) if looks[-1] in blind else look(census, meet)
+
+    monkeypatch.setattr(Census, "look", sometimes_blind)
+    runtime = LocalRuntime("box")
+    await runtime.start()
+    bell = Bell(runtime.workspace)
+    await runtime.run(["sh", "-c", RING + 'setsid sleep 1000 & until [ "$(ps -o sid= -p $!)" -eq $! ]; do :; done'])
+    await runtime.stop()
+    assert bell.silent()
 
 
 # --- Ctrl-C

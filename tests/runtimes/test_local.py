@@ -1,10 +1,12 @@
 """The local runtime: its life, its programs, its files."""
 
+import errno
 import os
 import signal
 import stat
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -349,15 +351,157 @@ async def test_errors_about_files_name_the_path() -> None:
 @real_time
 async def test_what_a_program_left_in_the_place_of_a_file_does_not_block_or_fill_memory() -> None:
     async with box() as runtime:
-        await runtime.run(["sh", "-c", "mkfifo pipe; ln -s /dev/zero endless"])
-        for path in ("pipe", "endless"):
+        await runtime.run(["sh", "-c", "mkfifo pipe"])
+        for path in ("pipe", "/dev/zero"):
             with pytest.raises(OSError, match=f"not a regular file .*{path}"):
                 await runtime.read(path)
         with pytest.raises(OSError, match="pipe"):
             await runtime.write("pipe", "x")
 
 
+@real_time
+@pytest.mark.parametrize("path", ["link", "folder/secret", "chain", "up", "in/../../secret", "../secret", "loop"])
+async def test_a_path_that_leads_out_of_the_workspace_is_refused_for_reading_and_writing(
+    path: str, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("key")
+    async with box() as runtime:
+        script = (
+            "ln -s $0/secret link; ln -s $0 folder; ln -s link chain; ln -s ../../secret up; mkdir in; ln -s loop loop"
+        )
+        await runtime.run(["sh", "-c", script, str(tmp_path)])
+        for name in (path, str(runtime.workspace / path)):
+            with pytest.raises(OSError, match=rf"leads (out of the workspace|through too many).*{path}'"):
+                await runtime.read(name)
+            with pytest.raises(OSError, match=rf"leads (out of the workspace|through too many).*{path}'"):
+                await runtime.write(name, "stolen")
+        assert await runtime.read(str(tmp_path / "secret")) == b"key"
+
+
+@real_time
+async def test_no_folder_is_made_outside_of_the_workspace_by_a_relative_path(tmp_path: Path) -> None:
+    async with box() as runtime:
+        await runtime.run(["ln", "-s", str(tmp_path), "folder"])
+        with pytest.raises(PermissionError, match="leads out of the workspace"):
+            await runtime.write("folder/new/file", "x")
+        assert not (tmp_path / "new").exists()
+
+
+@real_time
+async def test_the_engines_own_environment_is_not_read_by_way_of_a_link() -> None:
+    async with box() as runtime:
+        await runtime.run(["ln", "-s", "/proc/self/environ", "answer"])
+        with pytest.raises(PermissionError, match="leads out of the workspace"):
+            await runtime.read("answer")
+
+
+@real_time
+async def test_links_within_the_workspace_are_followed() -> None:
+    async with box() as runtime:
+        script = (
+            "mkdir -p a/b; echo x > a/b/file; ln -s a/b near; ln -s $PWD/a far; ln -s ../b/file a/b/again; ln -s new to"
+        )
+        await runtime.run(["sh", "-c", script])
+        for path in ("near/file", "far/b/file", "far/b/again", "near/../b/../b/file", "./a//b/file"):
+            assert await runtime.read(path) == b"x\n"
+        await runtime.write("near/made/file", "y")
+        await runtime.write("to", "z")
+        assert await runtime.read("a/b/made/file") == b"y"
+        assert await runtime.read("new") == b"z"
+
+
+@real_time
+async def test_a_workspace_that_was_swapped_for_a_link_gives_nothing_away(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("key")
+    async with box() as runtime:
+        await runtime.run(["sh", "-c", 'rm -rf "$HOME"; ln -s $0 "$HOME"', str(tmp_path)])
+        with pytest.raises(FileNotFoundError):
+            await runtime.read("secret")
+
+
+@real_time
+async def test_a_file_longer_than_the_cap_is_not_read() -> None:
+    runtime = LocalRuntime("box", read_cap=1000)
+    await runtime.start()
+    try:
+        await runtime.write("fits", b"x" * 1000)
+        assert await runtime.read("fits") == b"x" * 1000
+        await runtime.run(["sh", "-c", "truncate -s 40G huge; truncate -s 1001 more"])
+        for path in ("huge", "more"):
+            with pytest.raises(OSError, match=f"no more than 1000 are read at once: '.*{path}'") as raised:
+                await runtime.read(path)
+            assert raised.value.errno == errno.EFBIG
+        with pytest.raises(OSError, match="no more than 1000 are read at once"):
+            await runtime.read("/proc/cpuinfo")  # says that it is empty
+    finally:
+        await runtime.stop()
+
+
+@real_time
+async def test_files_are_never_read_without_a_cap() -> None:
+    async with box() as runtime:
+        await runtime.run(["truncate", "-s", "40G", "huge"])
+        with pytest.raises(OSError, match="no more than 67108864 are read at once"):
+            await runtime.read("huge")
+
+
+@real_time
+async def test_what_is_no_regular_file_is_named_when_it_is_to_be_written() -> None:
+    async with box() as runtime:
+        code = "import os, socket; os.mkfifo('pipe'); socket.socket(socket.AF_UNIX).bind('socket')"
+        assert (await runtime.run([PYTHON, "-c", code])).exit_code == 0
+        for path in ("pipe", "socket", "/dev/null"):
+            with pytest.raises(OSError, match=f"is not a regular file but .*{path}'") as raised:
+                await runtime.write(path, "x")
+            assert raised.value.errno == errno.EINVAL
+
+
+@real_time
+async def test_files_are_reached_while_others_hold_all_threads() -> None:
+    held = threading.Event()
+
+    async def hold() -> None:
+        await trio.to_thread.run_sync(held.wait)
+
+    async with box() as runtime, trio.open_nursery() as nursery:
+        for _ in range(int(trio.to_thread.current_default_thread_limiter().total_tokens) + 1):
+            nursery.start_soon(hold)
+        await trio.testing.wait_all_tasks_blocked()
+        try:
+            with trio.fail_after(60):
+                await runtime.write("file", "x")
+                assert await runtime.read("file") == b"x"
+        finally:
+            held.set()
+
+
 # --- what is left of it
+
+
+@real_time
+@pytest.mark.parametrize(
+    "instead", [":", 'ln -s / "$HOME"', 'mkdir -p "$HOME/.tmp"', 'mkdir "$HOME"; echo > "$HOME/x"']
+)
+async def test_a_workspace_that_was_moved_is_removed_where_it_is(instead: str, tmp_path: Path) -> None:
+    async with box() as runtime:
+        script = f'cd /; echo x > "$HOME/file"; mv "$HOME" "$0/moved"; {instead}'
+        assert (await runtime.run(["sh", "-c", script, str(tmp_path)])).exit_code == 0
+        assert (tmp_path / "moved").is_dir()
+    assert not (tmp_path / "moved").exists()
+
+
+@real_time
+async def test_a_box_leaves_no_descriptor_open() -> None:
+    async with box():
+        pass
+    before = sorted(os.listdir("/proc/self/fd"))
+    async with box() as runtime:
+        await runtime.write("a/b/file", "x")
+        with pytest.raises(OSError, match="leads out"):
+            await runtime.read("a/b/../../..")
+        with pytest.raises(FileNotFoundError):
+            await runtime.read("a/b/c/d")
+    assert sorted(os.listdir("/proc/self/fd")) == before
 
 
 @real_time

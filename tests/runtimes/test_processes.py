@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_fsm.runtimes.processes import Box, Process, belonging, census, ps_table, strike
+from rollout_fsm.runtimes.processes import Box, Strike, belonging, strike
+from rollout_fsm.runtimes.table import Census, Process, Table, ps_table, read_environ
 
 ALL = range(sys.maxsize)
 
@@ -92,12 +93,16 @@ def test_a_family_is_chosen_whole_and_alone(forest: tuple[list[Process], set[int
 def test_the_table_shows_this_process_and_a_marked_child() -> None:
     marked = {**os.environ, "BOX_TEST": "5"}
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=marked, start_new_session=True) as child:
-        table = {each.pid: each for each in census("BOX_TEST")}
+        table = {each.pid: each for each in Census("BOX_TEST").look().processes}
         assert child.stdin is not None
         child.stdin.close()
-    assert (table[child.pid].parent, table[child.pid].session, table[child.pid].serial) == (os.getpid(), child.pid, 5)
-    assert table[os.getpid()].serial is None
-    assert child.pid not in {each.pid for each in census("BOX_TEST")}
+    assert (table[child.pid].parent, table[child.pid].session, table[child.pid].marks) == (
+        os.getpid(),
+        child.pid,
+        {"BOX_TEST": 5},
+    )
+    assert table[os.getpid()].marks == {}
+    assert child.pid not in {each.pid for each in Census("BOX_TEST").look().processes}
 
 
 @pytest.mark.skipif(shutil.which("ps") is None, reason="there is no ps here")
@@ -114,7 +119,46 @@ def test_a_program_with_blanks_and_brackets_in_its_name_is_read_right(tmp_path: 
     odd = tmp_path / ") R 1 (x y"
     odd.symlink_to("/bin/cat")
     with subprocess.Popen([odd], stdin=subprocess.PIPE, start_new_session=True) as child:
-        found = strike(Box(marker="BOX_TEST", led={child.pid: 0}, orphaned={}), ALL, 0)
+        box = Box(marker="BOX_TEST", led={child.pid: 0}, orphaned={})
+        (found,) = strike(Census("BOX_"), [Strike(box=box, wanted=ALL, signum=0)])
         assert child.stdin is not None
         child.stdin.close()
     assert [(each.pid, each.parent) for each in found] == [(child.pid, os.getpid())]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="markers are read from /proc")
+def test_the_environment_of_a_process_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def counted(pid: int) -> bytes:
+        read.append(pid)
+        return read_environ(pid)
+
+    monkeypatch.setattr("rollout_fsm.runtimes.table.read_environ", counted)
+    census = Census("BOX_")
+    for _ in range(3):
+        assert os.getpid() in {each.pid for each in census.look().processes}
+    assert read.count(os.getpid()) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the table is read from /proc")
+def test_a_process_that_is_started_while_a_look_goes_on_is_seen_in_it() -> None:
+    children: list[subprocess.Popen[bytes]] = []
+
+    def start(process: Process) -> None:
+        if not children:
+            children.append(subprocess.Popen(["cat"], stdin=subprocess.PIPE))
+
+    table = Census("BOX_").look(start)
+    (child,) = children
+    child.communicate()
+    assert child.pid in {each.pid for each in table.processes}
+
+
+def test_a_table_tells_what_a_box_is_about_and_no_more() -> None:
+    marked = Process(pid=10, started=1, parent=1, session=10, marks={"M": 4, "N": 5})
+    sibling, child, grandchild = process(11, session=10), process(12, parent=11, session=12), process(13, session=12)
+    table = Table([marked, sibling, child, grandchild, process(7), process(8, parent=7, session=7)])
+    about = {each.pid: each.serial for each in table.about("M", [])}
+    assert about == {10: 4, 11: None, 12: None, 13: None}
+    assert {each.pid for each in table.about("X", [7])} == {8}
