@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from attrs import Attribute, asdict, evolve, field, fields, frozen
@@ -109,8 +110,14 @@ class Bounds:
     @classmethod
     def settle(cls, run: RolloutTimeouts | None, task: RolloutTimeouts | None) -> "Bounds":
         """Field by field: the run's where set, else the task's, else the default."""
-        settled = (run or RolloutTimeouts()).over((task or RolloutTimeouts()).over(DEFAULT_TIMEOUTS))
-        return cls(**asdict(settled))
+        return _settled(run, task)
+
+
+@lru_cache(maxsize=1_000)
+def _settled(run: RolloutTimeouts | None, task: RolloutTimeouts | None) -> Bounds:
+    """A run has few kinds of bounds and many rollouts."""
+    settled = (run or RolloutTimeouts()).over((task or RolloutTimeouts()).over(DEFAULT_TIMEOUTS))
+    return Bounds(**asdict(settled))
 
 
 AgentExpiry = Literal["fail", "stop"]

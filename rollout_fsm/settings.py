@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Required, TypedDict
 
 from attrs import asdict
@@ -72,7 +73,6 @@ def settle(task: Task, *, has_user: bool, services: Services, settings: Mapping[
     for name in ("harness", "model"):
         if not isinstance(getattr(given[name], "name", None), str):
             raise TypeError(f"{type(given[name]).__name__} has no name; give the {name} a name as text")
-    reserved = {row.sets for row in lifecycle().declaration.rows if row.sets} | {*LIMIT_NAMES, "context_length"}
     return Plan(
         task=task,
         harness=harness,
@@ -85,7 +85,7 @@ def settle(task: Task, *, has_user: bool, services: Services, settings: Mapping[
         tools=tuple(given.get("tools") or ()),
         judges=tuple(given.get("judges") or ()),
         has_user=has_user,
-        hooks=Hooks.of(task, reserved=reserved),
+        hooks=Hooks.of(task, reserved=_reserved()),
         harness_metrics=harness_metrics(harness),
         harness_name=harness.name,
         model_name=given["model"].name,
@@ -101,6 +101,12 @@ _KINDS: Mapping[str, type] = {
     "policy": RolloutPolicy,
     "sampling": Sampling,
 }
+
+
+@cache
+def _reserved() -> frozenset[str]:
+    """The engine's own stop conditions, which no stop may bear as its name (L31)."""
+    return frozenset(row.sets for row in lifecycle().declaration.rows if row.sets) | {*LIMIT_NAMES, "context_length"}
 
 
 def task_info(task: Task) -> TaskInfo:

@@ -65,7 +65,7 @@ def show(
 
 def _list(first: list[Trace], rest: Iterator[Trace], screen: Screen) -> None:
     screen.say(
-        Text(f"{'id':<32}  {'outcome':<10} {'stop condition':<18} {'reward':>8} {'turns':>5} {'time':>8}  task", "dim")
+        Text(f"{'id':<32}  {'outcome':<10} {'stop or error':<18} {'reward':>8} {'turns':>5} {'time':>8}  task", "dim")
     )
     for trace in (*first, *rest):
         outcome = Outcome.of(trace)

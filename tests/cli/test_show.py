@@ -80,7 +80,7 @@ def test_several_traces_are_a_line_each(cli: CommandLine) -> None:
     lines = cli("show", path).out.splitlines()
 
     assert [line.split() for line in lines] == [
-        ["id", "outcome", "stop", "condition", "reward", "turns", "time", "task"],
+        ["id", "outcome", "stop", "or", "error", "reward", "turns", "time", "task"],
         ["aa-1", "completed", "agent_completed", "1", "0", "9.0", "s", "Sum", "#3"],
         ["ab-2", "failed", "ProviderError", "–", "0", "6.0", "s", "Sum", "#3"],
         ["b-3", "aborted", "cancelled", "–", "0", "4.0", "s", "Sum", "#3"],
