@@ -178,7 +178,9 @@ class Engine:
         # the block's own exception is not shown to the nursery: it would come out in a group
         crashed = (await attempt(self._manager.__aexit__, None, None, None)).error
         found = [struck for struck in (raised, crashed) if struck is not None]
-        if error is not None:
+        if error is not None and plain(
+            error
+        ):  # a crash replaces a mere Cancelled: that is what it came to the block as
             found = [struck for struck in found if interrupts(struck)]
         try:
             if found:
@@ -200,7 +202,8 @@ class Engine:
                 self._folder.close()
 
     async def _end(self, rollout: Rollout) -> None:
-        ended = await attempt(rollout.cancel)
+        with trio.CancelScope(shield=True):  # what came out of a sibling's release cuts nobody's release short
+            ended = await attempt(rollout.cancel)
         for bug in plain(ended.error):
             log.error("rollout %s could not be ended: %s", rollout.trace.id, text(bug), exc_info=bug)
         self._live.pop(rollout, None)

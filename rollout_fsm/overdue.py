@@ -76,9 +76,10 @@ class Overdue:
         return min((deadline for deadline in due if deadline > now), default=math.inf)
 
     def _name(self) -> None:
+        now = trio.current_time()
         for watched in self._watched.values():
-            late = trio.current_time() - watched.scope.deadline
-            if late >= GRACE and not watched.named:
+            late = now - watched.scope.deadline
+            if watched.scope.deadline + GRACE <= now and not watched.named:
                 watched.named = True
                 log.warning(
                     "rollout %s: %s ignores that its bound passed %g s ago; it holds up its own rollout",

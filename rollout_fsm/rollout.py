@@ -171,14 +171,8 @@ class Rollout:
         if state.kind == "final" or state.activity is not None:
             log.warning("fail() of rollout %s, which is %s: %s", self.trace.id, self.state, text(error))
             return
-        self._fire(
-            Outcome(
-                trigger="errored",
-                failures=[
-                    Failure(error=record(leaf)) for leaf in leaves(error) if not isinstance(leaf, trio.Cancelled)
-                ],
-            )
-        )
+        told = [leaf for leaf in leaves(error) if not isinstance(leaf, trio.Cancelled)] or [error]
+        self._fire(Outcome(trigger="errored", failures=[Failure(error=record(leaf)) for leaf in told]))
 
     @protected
     async def cancel(self) -> None:
@@ -265,7 +259,15 @@ class Rollout:
         """Fire the caller's trigger, then run what the states call for until the rollout rests or ends."""
         if self._declared.activity is not None:
             raise RolloutBusyError(self._busy(trigger))
-        self._fire(Outcome(trigger=trigger, failures=failures))
+        before = self.state
+        bug = self._try_to_fire(Outcome(trigger=trigger, failures=failures))
+        try:
+            if bug is not None:
+                if self.state == before:
+                    raise bug
+                self._blame_engine(bug)  # it has moved: the new state needs its driver all the same (L76)
+        finally:
+            del bug  # a frame that keeps an exception which it raises is kept by it
         if self._declared.activity is not None:
             self._world.said = said
             self._settled = settled = trio.Event()

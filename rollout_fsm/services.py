@@ -61,6 +61,8 @@ class _Entered:
     settled: trio.Event = field(factory=trio.Event)
     """Set when it is entered, or could not be."""
     error: BaseException | None = None
+    entering: trio.CancelScope = field(factory=trio.CancelScope)
+    """What ends an entering that nobody else would end."""
 
 
 @define(eq=False)
@@ -127,6 +129,8 @@ class EngineServices:
             self._unwritten = None
             await self._all_written.wait()
         self._closing.set()
+        for entered in self._entered.values():
+            entered.entering.cancel()
         if self._hosted:
             await self._all_left.wait()
         self._gateway_closing.set()
@@ -145,7 +149,8 @@ class EngineServices:
     async def _host(self, entered: _Entered) -> None:
         """Enter, stay until the engine ends, leave: all in this task, whoever waits for it and is cancelled."""
         shared, stack = entered.shared, AsyncExitStack()
-        came = await attempt(stack.enter_async_context, shared)
+        with entered.entering:
+            came = await attempt(stack.enter_async_context, shared)
         if came.error is not None:
             entered.error = bare(came.error)
             del self._entered[id(shared)]

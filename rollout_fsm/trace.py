@@ -152,7 +152,9 @@ class Timing:
 
     def close(self, name: str, now: float, model_time: float) -> None:
         """A span ends; the agent's is shared with the seconds that the model took."""
-        span: Span = getattr(self, name)
+        span: Span | None = getattr(self, name)
+        if span is None:  # somebody took it away; what is left of the record is still right
+            return
         span.end = now
         if isinstance(span, AgentSpan):
             span.split(model_time)
