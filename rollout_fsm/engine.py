@@ -178,9 +178,7 @@ class Engine:
         # the block's own exception is not shown to the nursery: it would come out in a group
         crashed = (await attempt(self._manager.__aexit__, None, None, None)).error
         found = [struck for struck in (raised, crashed) if struck is not None]
-        if error is not None and plain(
-            error
-        ):  # a crash replaces a mere Cancelled: that is what it came to the block as
+        if plain(error):  # it stands; a mere Cancelled gives way to a crash, which the block met as that
             found = [struck for struck in found if interrupts(struck)]
         try:
             if found:

@@ -3,7 +3,6 @@ anything."""
 
 from attrs import frozen
 
-from rollout_fsm.plan import Plan
 from rollout_fsm.world import World
 
 
@@ -11,18 +10,17 @@ from rollout_fsm.world import World
 class RolloutFacts:
     """The nine guards of LIFECYCLE, as properties of the same names."""
 
-    plan: Plan
     world: World
 
     @property
     def opens_conversation(self) -> bool:
         """The task has a prompt, or a user will open the exchange (L1)."""
-        return self.plan.has_user or bool(self.plan.task.opening)
+        return self.world.plan.has_user or bool(self.world.plan.task.opening)
 
     @property
     def has_user(self) -> bool:
         """The exchange has a user (L53)."""
-        return self.plan.has_user
+        return self.world.plan.has_user
 
     @property
     def runtime_lost(self) -> bool:
@@ -52,9 +50,9 @@ class RolloutFacts:
     @property
     def expiry_stops(self) -> bool:
         """By policy an expired agent budget is a stop (L13)."""
-        return self.plan.policy.agent_expiry == "stop"
+        return self.world.plan.policy.agent_expiry == "stop"
 
     @property
     def no_progress_fails(self) -> bool:
         """By policy a segment without a turn is a failure (L19)."""
-        return self.plan.policy.no_progress == "fail"
+        return self.world.plan.policy.no_progress == "fail"

@@ -249,7 +249,7 @@ class Rollout:
 
     @property
     def _facts(self) -> RolloutFacts:
-        return RolloutFacts(self.plan, self._world)
+        return RolloutFacts(self._world)
 
     @property
     def _declared(self) -> State:

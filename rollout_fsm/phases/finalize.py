@@ -1,14 +1,12 @@
 """`finalizing`: `task.finalize`, which collects what scoring needs (L50, L54)."""
 
 from rollout_fsm.attempt import strikeable
-from rollout_fsm.errors import TaskError
 from rollout_fsm.outcome import Outcome
 from rollout_fsm.world import World
 
 
 async def finalize(world: World) -> Outcome:
     """Let the task finish its world."""
-    world.calling(TaskError, "finalize")
     runtime = world.require_runtime()
     await strikeable(world.plan.task.finalize, world.trace, runtime)
     return Outcome(trigger="finalized")

@@ -9,7 +9,6 @@ from rollout_fsm.world import World
 async def score(world: World) -> Outcome:
     """Measure what is expected. What failed in time stands, however the phase ends (L63)."""
     plan, trace = world.plan, world.trace
-    world.calling(TaskError, "scoring")
     declared = signals_of(
         task=plan.task,
         trace=trace,
