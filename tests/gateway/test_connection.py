@@ -143,7 +143,11 @@ async def test_head_and_options_are_answered_without_a_body_and_the_connection_g
         (b"{}", "messages: expected a list with at least one message, got nothing"),
         (body_of(stream="yes"), "stream: expected true or false"),
         (body_of(n=2), "n: expected 1"),
+        (b'{"temperature": 1e999}', "1e999 is beyond the numbers that can be held"),
+        (b'{"x": ' + b"[" * 200 + b"]" * 200 + b"}", "nested too deeply"),
+        (b'{"x": [' + b"1," * 1_000_001 + b"1]}", "1,000,002 commas and colons; 1,000,000 are allowed"),
     ],
+    ids=lambda value: value[:40].decode(errors="replace") if isinstance(value, bytes) else value,
 )
 async def test_a_malformed_body_is_a_bad_request_that_says_what_is_wrong(body: bytes, message: str) -> None:
     session = Scripted()

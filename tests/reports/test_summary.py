@@ -147,3 +147,9 @@ def test_a_trace_from_elsewhere_without_transitions_has_the_state_that_its_flags
     states = [Outcome.of(trace).state for trace in (good, bad, unfinished)]
 
     assert states == ["completed", "failed", "unfinished"]
+
+
+def test_the_first_message_of_each_type_of_error_is_kept_as_its_reason() -> None:
+    other = ErrorRecord(type="TaskError", message="another")
+    traces = [made(path=FAILED, errors=[error]) for error in (BROKEN, other, OVERLOADED)]
+    assert Summary.of([made(), *traces]).reasons == {"TaskError": "no", "ProviderError": "later"}
