@@ -5,18 +5,17 @@ Such a test waits for events, never for time.
 """
 
 import inspect
-import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import hypothesis  # loads trio's plugin, too, which makes its scheduling deterministic
+import hypothesis  # noqa: F401  loads trio's plugin, which makes its scheduling deterministic
 import pytest
 import trio
 from trio.testing import MockClock
 
-hypothesis.settings.register_profile("dev", deadline=None)
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
+from tests.profiles import register_profiles
+
+register_profiles()
 
 HANG = 3600.0
 """Seconds after which a test is taken for hung: virtual ones, so that a test in which all sleep fails at once."""
