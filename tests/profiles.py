@@ -1,25 +1,44 @@
 """How much the tests that try everything try: `dev` takes seconds, `ci` is bounded, `fuzz` is exhaustive.
 
 One choice for property tests and sweeps alike, the one of hypothesis: `pytest --hypothesis-profile=fuzz`. Without it,
-`ci` where the environment says `CI`, else `dev`. A sample is the same in every run, so that what fails, fails again.
+`ci` where the environment says `CI`, else `dev`. A sample is the same in every run, and so are the examples in `ci`:
+what fails, fails again. What failed in `dev` or `fuzz` is kept in `FOUND` and tried first by the next run of either.
 """
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Literal, TypeVar, cast
 
 import hypothesis
+from hypothesis import HealthCheck, Phase
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 Profile = Literal["dev", "ci", "fuzz"]
 T = TypeVar("T")
+Test = TypeVar("Test", bound=Callable[..., object])
+
+ROOT = Path(__file__).resolve().parents[1]
+FOUND = ROOT / ".hypothesis" / "examples"
+"""Where hypothesis keeps the examples that failed, whatever folder it is started in."""
+
+EXAMPLES: dict[Profile, int] = {"dev": 20, "ci": 100, "fuzz": 1_000}
+"""How many examples a property is tried with. `python -m tests.fuzz` tries so many again and again, with new seeds."""
+
+PHASES = [phase for phase in Phase if phase is not Phase.explain]
+"""All but the guessing which lines are to blame: it costs time and hides the example."""
 
 
 def register_profiles() -> None:
     """Make the three profiles known to hypothesis and load the default one."""
-    hypothesis.settings.register_profile("dev", deadline=None, max_examples=50)
-    hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, max_examples=100)
-    hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True, max_examples=5_000)
+    found = DirectoryBasedExampleDatabase(FOUND)
+    for name, more in (
+        ("dev", {"database": found, "report_multiple_bugs": False}),
+        ("ci", {"derandomize": True, "print_blob": True, "report_multiple_bugs": False}),
+        ("fuzz", {"database": found, "print_blob": True}),
+    ):
+        hypothesis.settings.register_profile(name, deadline=None, max_examples=EXAMPLES[name], phases=PHASES, **more)
     hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 

@@ -1,15 +1,17 @@
 """The sans-IO core: the declared table of states, its execution, its proofs and its pictures.
 
 It knows no clock, no task and no socket, and imports nothing else of the package. `load_machine` reads the declaration,
-`check_machine` proves it, `lifecycle.lifecycle()` is the compiled machine of the process, and `fire` on it the only way
-to move.
+`check_machine` proves its structure, `prove` all that is claimed of it, `lifecycle.lifecycle()` is the compiled machine
+of the process, and `fire` on it the only way to move.
 """
 
-from rollout_fsm.machine.check import Fault, check_machine
+from rollout_fsm.machine.check import check_machine
 from rollout_fsm.machine.declaration import Declaration, DeclarationError, Row, State, load_machine
 from rollout_fsm.machine.errors import IllegalTransition, RolloutBusyError
+from rollout_fsm.machine.fault import Fault
 from rollout_fsm.machine.guards import GUARDS, Facts, Guard
 from rollout_fsm.machine.lifecycle import Lifecycle, compile_machine
+from rollout_fsm.machine.proofs import prove
 
 __all__ = [
     "GUARDS",
@@ -26,4 +28,5 @@ __all__ = [
     "check_machine",
     "compile_machine",
     "load_machine",
+    "prove",
 ]

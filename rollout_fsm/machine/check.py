@@ -7,12 +7,36 @@ diagram. A wrong arrow that breaks no property is for scenarios and for the revi
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from attrs import field, frozen
+from attrs import frozen
 
-from rollout_fsm.machine.declaration import Declaration, Row, State
+from rollout_fsm.machine.declaration import Declaration, Row
+from rollout_fsm.machine.fault import Fault
 from rollout_fsm.machine.guards import GUARDS
-from rollout_fsm.machine.paths import Valuation, by_trigger, in_words, live, moves, shortest, taken, valuations
+from rollout_fsm.machine.paths import (
+    Valuation,
+    by_trigger,
+    can_be_fired,
+    live,
+    moves,
+    shortest,
+    taken,
+    valuations,
+)
 from rollout_fsm.machine.vocabulary import ACTIVITIES, ONGOING, TRIGGERS
+
+STRUCTURE = {
+    "P1": "every state can be reached, and every state that is not final leads to a final one",
+    "P2": "nothing that leaves failing, discarding or aborting is ever scored",
+    "P3": "every way to completed passes closing, finalizing, scoring, releasing, in this order",
+    "P4": "every way from booting or later to an end passes exactly one release",
+    "P5": "every state that is neither final nor shielded accepts cancel",
+    "P6": "for every valuation of the guards exactly one row is taken, and no row is dead",
+    "P7": "active and shielded states have one activity, others none; every name exists and is used",
+    "P8": "the agent clock runs in stepping and stopping, and nowhere else",
+    "P9": "every outcome that an activity can have has a row wherever it can be running",
+    "P10": "every resting and every final state takes close",
+}
+"""The properties that are proven here, and what they say."""
 
 DEAD_ENDS = ("failing", "discarding", "aborting")
 """Where a run is after a failure or a cancellation; it is never scored from there (P2)."""
@@ -25,23 +49,6 @@ RELEASES = ("releasing", "discarding", "aborting")
 
 CLOCKED = ("stepping", "stopping")
 """Where the agent clock runs (P8)."""
-
-
-@frozen(kw_only=True)
-class Fault:
-    """A property that does not hold: which one, why, for which states, and the shortest path that shows it.
-
-    The path starts in the initial state. It is empty where none can show it: for an unreachable state, an unused name.
-    """
-
-    property: str
-    message: str
-    states: tuple[str, ...] = ()
-    path: tuple[Row, ...] = field(default=(), repr=in_words)
-
-    def __str__(self) -> str:
-        way = f" ({in_words(self.path)})" if self.path else ""
-        return f"{self.property}: {self.message}{way}"
 
 
 @frozen(kw_only=True)
@@ -151,16 +158,8 @@ def _deterministic_and_total(subject: _Subject) -> Iterator[Fault]:
             for index, row in enumerate(rows):
                 if index not in alive:
                     yield subject.fault(name, "P6", f"dead row: no valuation takes {row}")
-            if not _can_be_fired(state, trigger):
+            if not can_be_fired(state, trigger):
                 yield subject.fault(name, "P6", f"dead row: nobody fires {trigger!r} in a state that is {state.kind}")
-
-
-def _can_be_fired(state: State, trigger: str) -> bool:
-    if state.activity is None:
-        return trigger not in {name for name, firer in TRIGGERS.items() if firer == "activity"}
-    if trigger == "cancel":
-        return state.kind != "shielded"
-    return trigger in ACTIVITIES.get(state.activity, ())
 
 
 def _gaps(rows: Sequence[Row]) -> Iterator[Valuation]:

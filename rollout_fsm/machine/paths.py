@@ -11,6 +11,7 @@ from typing import TypeVar
 from attrs import frozen
 
 from rollout_fsm.machine.declaration import Declaration, Row, State
+from rollout_fsm.machine.vocabulary import ACTIVITIES, TRIGGERS
 
 N = TypeVar("N", bound=Hashable)
 
@@ -32,6 +33,15 @@ def by_trigger(state: State) -> Mapping[str, tuple[Row, ...]]:
     for row in state.rows:
         rows.setdefault(row.trigger, []).append(row)
     return {trigger: tuple(listed) for trigger, listed in rows.items()}
+
+
+def can_be_fired(state: State, trigger: str) -> bool:
+    """Whether anybody fires this trigger there: the activity that runs, or, where none does, the caller."""
+    if state.activity is None:
+        return trigger not in {name for name, firer in TRIGGERS.items() if firer == "activity"}
+    if trigger == "cancel":
+        return state.kind != "shielded"
+    return trigger in ACTIVITIES.get(state.activity, ())
 
 
 def valuations(rows: Iterable[Row]) -> Iterator[Valuation]:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rollout_fsm.cli.check import PROPERTIES
 from rollout_fsm.machine import Fault
 from rollout_fsm.machine.declaration import DeclarationError
+from rollout_fsm.machine.proofs import PROPERTIES
 from tests.cli.conftest import ROWS, CommandLine
 from tests.cli.test_show import written
 from tests.reports.made import made
@@ -16,22 +16,38 @@ def test_the_shipped_declaration_is_proven_property_by_property(cli: CommandLine
     assert (said.code, said.err) == (0, "")
     head, *lines = said.out.splitlines()
     assert head.startswith("the declaration: 17 states, ")
-    assert [line.split()[:2] for line in lines] == [["holds", f"P{number}"] for number in range(1, 11)]
-    assert list(PROPERTIES) == [f"P{number}" for number in range(1, 11)]
+    assert [line.split()[:2] for line in lines] == [["holds", name] for name in PROPERTIES]
 
 
 def test_a_property_that_does_not_hold_is_said_with_the_path_that_shows_it(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault = Fault(property="P5", message="waiting: does not accept 'cancel'", states=("waiting",))
-    monkeypatch.setattr("rollout_fsm.cli.check.check_machine", lambda declaration: [fault])
+    monkeypatch.setattr("rollout_fsm.cli.check.prove", lambda declaration: [fault])
 
     said = cli("check")
 
     assert said.code == 1
     assert "  fails  P5   every state that is neither final nor shielded accepts cancel\n" in said.out
     assert "           P5: waiting: does not accept 'cancel'\n" in said.out
-    assert said.out.endswith("1 fault\n")
+    assert "  holds  P6   " in said.out
+    assert "    ?    S1   with the turns bounded, no life goes on for ever\n" in said.out
+    assert said.out.endswith("the properties marked ? are proven of a declaration that has the others\n1 fault\n")
+
+
+def test_a_life_that_breaks_a_promise_is_said_beside_the_properties_that_hold(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = Fault(property="S4", message="completed (…): ends here, and must end failed", states=("completed",))
+    monkeypatch.setattr("rollout_fsm.cli.check.prove", lambda declaration: [fault])
+
+    said = cli("check")
+
+    assert said.code == 1
+    assert "  holds  S3   " in said.out
+    assert "  fails  S4   " in said.out
+    assert "  holds  M1   " in said.out
+    assert "?" not in said.out
 
 
 def test_a_wrong_declaration_is_said_fault_by_fault(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
