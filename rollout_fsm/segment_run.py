@@ -53,7 +53,7 @@ class Call:
 
     def hang_up(self) -> None:
         """The harness gave the call up."""
-        self.awaited = False
+        self.awaited, self.error = False, None
         if not self.answered:
             self.scope.cancel()
             self.segment.leave(self)

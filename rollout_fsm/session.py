@@ -5,6 +5,7 @@ same `respond`. A call is admitted while a segment runs and lives in that segmen
 its calls are. The session decides no state: it fires `refused`, and tells the segment when a hook fails.
 """
 
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
@@ -33,6 +34,9 @@ from rollout_fsm.plan import Plan
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.segment_run import Call, Gate, SegmentRun
 from rollout_fsm.trace import ModelCall, Rewrite, Span, Trace, TraceWarning
+
+LEFT = "a model call in flight when its segment ended"
+"""What is named in the log when such a call will not be cancelled (L74)."""
 
 protected = trio.lowlevel.enable_ki_protection
 """Ctrl-C strikes at checkpoints only, never between a commit and the record of its call."""
@@ -78,15 +82,18 @@ class Session:
         did.
         """
         ran: Attempt[object] = Attempt()
+        overdue = self.plan.services.overdue
 
         async def with_calls() -> None:
             nonlocal ran
-            with segment.interrupt:
+            with segment.interrupt, overdue.bounded(math.inf, rollout=self.trace.id, doing=lambda: LEFT) as calls:
                 async with trio.open_nursery() as nursery:
                     segment.nursery = nursery
                     ran = await attempt(run)
                     segment.nursery = None
                     nursery.cancel_scope.cancel()
+                    calls.deadline = trio.current_time()
+                    overdue.moved(calls)
 
         crashed = (await attempt(with_calls)).error
         segment.nursery = None

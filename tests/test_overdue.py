@@ -1,11 +1,12 @@
 """Code that ignores its bound is named in the log when that passes, once, and holds up nobody else (L74)."""
 
 import logging
+from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
 
-from rollout_fsm import RolloutTimeouts, open_engine
+from rollout_fsm import Rollout, RolloutTimeouts, TurnRefused, open_engine
 from tests.world import Act, World, mint, whole
 
 
@@ -36,6 +37,37 @@ async def test_who_runs_past_a_bound_is_named_once(event: str, said: str, caplog
     named = [record.message for record in caplog.records if "ignores that its bound passed" in record.message]
     assert len(named) == 1
     assert said in named[0]
+
+
+async def test_a_model_call_that_outlives_its_segment_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(script={"model": selfish(500)})
+
+    async def drive(rollout: Rollout) -> None:
+        async with trio.open_nursery() as elsewhere:
+
+            async def leaves_a_call_in_flight() -> None:
+                session = world.session
+                assert session is not None
+                elsewhere.start_soon(refused, session.turn)
+                await trio.sleep(1)
+
+            world.script["segment"] = leaves_a_call_in_flight
+            await whole(rollout)
+
+    async with open_engine(gateway=False) as engine:
+        with caplog.at_level(logging.WARNING, "rollout_fsm"):
+            await drive(rollout := mint(engine, world))
+    named = [record.message for record in caplog.records if "ignores that its bound passed" in record.message]
+    assert [message.partition(": ")[2] for message in named] == [
+        "a model call in flight when its segment ended ignores that its bound passed 1 s ago; "
+        "it holds up its own rollout"
+    ]
+    assert rollout.trace.stop_condition == "no_progress"
+
+
+async def refused(turn: Callable[[], Awaitable[object]]) -> None:
+    with pytest.raises(TurnRefused):
+        await turn()
 
 
 async def test_who_ends_in_time_is_not_named(caplog: pytest.LogCaptureFixture) -> None:
