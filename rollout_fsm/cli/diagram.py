@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from rollout_fsm.cli.command import Command
 from rollout_fsm.cli.faults import EXIT_FAULTS, UsageError
+from rollout_fsm.cli.harmless import one_line
 from rollout_fsm.cli.screen import Screen
 from rollout_fsm.cli.trace_files import find_trace, traces_path
 from rollout_fsm.machine import load_machine
@@ -61,7 +62,7 @@ def _write(folder: Path, screen: Screen) -> int:
     try:
         written = write_diagrams(folder)
     except RuntimeError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(f"{error}; the texts in {folder} are up to date") from error
     except OSError as error:
         raise UsageError(f"{error.filename or folder}: cannot be written: {error.strerror}") from error
     for name in written:
@@ -72,7 +73,10 @@ def _write(folder: Path, screen: Screen) -> int:
 
 
 def _check(folder: Path, screen: Screen) -> int:
-    stale = stale_diagrams(folder)
+    try:
+        stale = stale_diagrams(folder)
+    except OSError as error:
+        raise UsageError(f"{error.filename or folder}: cannot be read: {error.strerror}") from error
     for name, difference in stale:
         screen.say(f"{folder / name} is stale", "bold red")
         screen.say(difference)
@@ -82,16 +86,18 @@ def _check(folder: Path, screen: Screen) -> int:
 
 def _path(reference: str, output: Path | None, screen: Screen) -> int:
     file, _, prefix = reference.rpartition("#")
-    if not file:
+    if not file or not prefix:
         raise UsageError(f"--trace: {reference!r} names no trace; write TRACES#ID, as in traces.jsonl#3f2a")
     render = _RENDERERS.get(output.suffix) if output is not None else render_mermaid
     if render is None:
         raise UsageError(f"--output: {output} is no kind of picture; there are {', '.join(_RENDERERS)}")
     trace = find_trace(traces_path(Path(file)), prefix, screen)
+    if not trace.transitions:
+        raise UsageError(f"--trace: the trace {one_line(trace.id, 60)} has no transitions; there is no path to draw")
     try:
-        text = render(draw(load_machine(), _hops(trace)))
+        text = render(draw(load_machine(), _hops(trace), title=_title(trace)))
     except ValueError as error:
-        raise UsageError(f"--trace: the trace {trace.id} cannot be drawn: {error}") from error
+        raise UsageError(f"--trace: the trace {one_line(trace.id, 60)} cannot be drawn: {error}") from error
     except RuntimeError as error:
         raise UsageError(str(error)) from error
     if output is None:
@@ -105,8 +111,15 @@ def _path(reference: str, output: Path | None, screen: Screen) -> int:
     return 0
 
 
+def _title(trace: Trace) -> str:
+    """Whose path it is and how it ended, in one line."""
+    error = trace.errors[0].type if trace.errors else None
+    ended = [trace.transitions[-1].target, f"stop condition {trace.stop_condition or 'none'}", error]
+    return one_line(f"rollout {trace.id}: {', '.join(part for part in ended if part)}", 160)
+
+
 def _hops(trace: Trace) -> list[Hop]:
-    start = trace.timing.start
+    start = trace.transitions[0].time
     return [
         Hop(trigger=taken.trigger, source=taken.source, target=taken.target, at=taken.time - start)
         for taken in trace.transitions

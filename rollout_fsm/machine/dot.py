@@ -5,6 +5,7 @@ hints below, found by looking: they make the picture narrow enough for a page an
 """
 
 from collections.abc import Iterable, Iterator
+from html import escape
 
 from rollout_fsm.machine.declaration import State
 from rollout_fsm.machine.picture import Arrow, Label, Picture
@@ -25,17 +26,26 @@ HOT = "#b03a00"
 DIM = "#a8a8a8"
 """The colour of what is not on the path, where there is one."""
 
-WRAP = 24
-"""The longest label in characters that stays on one line although it has a guard."""
+WRAP = 20
+"""The longest line of a label, in characters, that is not broken if it can be."""
 
-SPINE = (("setup", "waiting"), ("stopping", "stopped"))
+ORDER: tuple[Group, ...] = ("failure", "closing", "exchange", "opening", "cancellation")
+"""The groups as Graphviz should meet them: it then puts failures on the left, and cancellations below everything."""
+
+NAMED_BELOW: tuple[Group, ...] = ("failure", "closing", "cancellation")
+"""Groups that arrows enter from above; their names stand where nothing runs through them."""
+
+SPINE = (("waiting", "stopped"),)
 """Arrows between groups that should run straight down."""
 
-BESIDE = (("stopping", "failing"),)
-"""States that stand at one height, the second beside the group of the first."""
+BESIDE = (("finalizing", "discarding"),)
+"""States that stand at one height."""
 
-UPWARD = (("stopped", "failing"),)
+LOOSE = (("created", "aborted"),)
 """Arrows that do not push their target below their source."""
+
+BELOW = (("completed", "aborting"),)
+"""States of which the second stands below the first, although no arrow leads there."""
 
 LEGEND: dict[Kind, str] = {
     "resting": "waits for the caller",
@@ -45,10 +55,12 @@ LEGEND: dict[Kind, str] = {
 }
 
 NOTES = (
-    "trigger [guard] / stop condition that is set; of several guards the first in transitions.md decides",
-    "into failing and discarding the condition set is error, by cancel it is cancelled",
+    "trigger [guard] / stop condition that is set, if none is yet; of several guards the first row decides",
     "an arrow from a frame leaves every active state in it; cancel also the resting ones, but for the initial one",
+    "red leads into a failure, which sets error; violet into a cancellation; cancel sets cancelled",
 )
+
+PATH_NOTE = "The path is numbered; times are those since its first step."
 
 
 def render_dot(picture: Picture) -> str:
@@ -57,26 +69,26 @@ def render_dot(picture: Picture) -> str:
 
 
 def _lines(picture: Picture) -> Iterator[str]:
-    yield "digraph rollout {"
-    yield "  rankdir=TB; compound=true; newrank=true; nodesep=0.3; ranksep=0.42"
-    yield f'  fontname="{FONT}"; fontsize=12; fontcolor="#555555"'
-    yield f'  node [shape=box label="\\N" fontname="{FONT}" fontsize=13 height=0.36 margin="0.12,0.04"]'
-    yield f'  edge [fontname="{FONT}" fontsize=10 arrowsize=0.7 color="#444444"]'
-    for group, members in picture.groups.items():
-        yield f"  subgraph cluster_{group} {{"
-        yield f'    label="{group}"; labeljust=r; style=rounded; color="#999999"'
-        yield from (f"    {state.name} [{_look(picture, state)}]" for state in members)
-        yield "  }"
     names = {state.name for state in picture.states}
+    yield "digraph rollout {"
+    yield "  rankdir=TB; compound=true; newrank=true; nodesep=0.2; ranksep=0.36"
+    yield f'  fontname="{FONT}"; fontsize=14; fontcolor="#555555"'
+    yield f'  node [shape=box label="\\N" fontname="{FONT}" fontsize=15 height=0.36 margin="0.12,0.04"]'
+    yield f'  edge [fontname="{FONT}" fontsize=12 arrowsize=0.7 color="#444444"]'
+    for group in sorted(picture.groups, key=ORDER.index):
+        yield f"  subgraph cluster_{group} {{"
+        place = "b" if group in NAMED_BELOW else "t"
+        yield f'    label="{group}"; labeljust=r; labelloc={place}; style=rounded; color="#999999"'
+        yield from (f"    {state.name} [{_look(picture, state)}]" for state in picture.groups[group])
+        yield "  }"
     yield from (f"  {{rank=same; {one}; {other}}}" for one, other in BESIDE if {one, other} <= names)
     yield "  start [shape=point width=0.14]"
     yield f"  start -> {picture.initial}"
-    drawn = {(arrow.source, arrow.target) for arrow in picture.arrows}
     yield from (f"  {_arrow(picture, arrow)}" for arrow in picture.arrows)
-    for source, target in picture.steps:
-        if (source, target) not in drawn:
-            yield f"  {source} -> {target} [{_hot(picture, source, target)}]"
-    yield _legend()
+    yield from (f"  {one} -> {other} [style=invis weight=0]" for one, other in BELOW if {one, other} <= names)
+    for (source, target), told in picture.astray().items():
+        yield f"  {source} -> {target} [{_hot(told)} constraint=false]"
+    yield _legend(picture)
     yield "}"
 
 
@@ -87,25 +99,25 @@ def _look(picture: Picture, state: State) -> str:
     return f'{look} color="{DIM}" fontcolor="{DIM}"' if picture.path else look
 
 
-def _legend() -> str:
+def _legend(picture: Picture) -> str:
     kinds = "".join(
         f'<td bgcolor="{FILLS[kind]}" border="{3 if kind == "shielded" else 1}">{kind}</td><td>{text}&nbsp;&nbsp;</td>'
         for kind, text in LEGEND.items()
     )
-    notes = "".join(f'<tr><td align="left">{note}</td></tr>' for note in NOTES)
+    title = f"<b>{escape(picture.title)}</b>"
+    lines = [title, PATH_NOTE] if picture.path else [title, *NOTES]
     table = '<table border="0" cellborder="0" cellspacing="2" cellpadding="3">'
-    return (
-        f"  label=<{table}<tr><td>{table}<tr>{kinds}</tr></table></td></tr>{notes}</table>>; fontsize=10; labeljust=l"
-    )
+    rows = "".join(f'<tr><td align="left">{line}</td></tr>' for line in lines)
+    return f"  label=<{table}{rows}<tr><td>{table}<tr>{kinds}</tr></table></td></tr></table>>; fontsize=12; labeljust=l"
 
 
 def _arrow(picture: Picture, arrow: Arrow) -> str:
     tail = picture.tail(arrow).name if arrow.lifted else arrow.source
-    if not arrow.lifted and (arrow.source, arrow.target) in picture.steps:
-        look = [_hot(picture, arrow.source, arrow.target)]
+    if told := picture.told(arrow):
+        look = [_hot(told)]
     else:
         colour = DIM if picture.path else LEADS.get(picture.group_of(arrow.target))
-        look = [f'label="{_text(line for label in arrow.labels for line in _wrapped(label))}"']
+        look = [f'label="{_text(_lines_of(arrow.labels))}"']
         look += [f'color="{colour}" fontcolor="{colour}"'] if colour else []
     return f"{tail} -> {arrow.target} [{' '.join([*look, *_layout(picture, arrow)])}]"
 
@@ -113,7 +125,7 @@ def _arrow(picture: Picture, arrow: Arrow) -> str:
 def _layout(picture: Picture, arrow: Arrow) -> Iterator[str]:
     if arrow.lifted:
         yield f"ltail=cluster_{arrow.source} weight=2"
-    elif (arrow.source, arrow.target) in UPWARD:
+    elif (arrow.source, arrow.target) in LOOSE:
         yield "constraint=false"
     elif (arrow.source, arrow.target) in SPINE:
         yield "weight=10"
@@ -121,18 +133,16 @@ def _layout(picture: Picture, arrow: Arrow) -> Iterator[str]:
         yield "weight=20"
 
 
-def _hot(picture: Picture, source: str, target: str) -> str:
-    label = _text(f"{number}. {hop}" for number, hop in picture.steps[source, target])
-    return f'label="{label}" color="{HOT}" fontcolor="{HOT}" penwidth=2'
+def _hot(told: Iterable[str]) -> str:
+    return f'label="{_text(told)}" color="{HOT}" fontcolor="{HOT}" penwidth=2'
 
 
-def _wrapped(label: Label) -> Iterator[str]:
-    text = str(label)
-    if len(text) <= WRAP or label.guard is None:
-        yield text
-    else:
-        yield ", ".join(label.triggers)
-        yield "    " + text[text.index("[") :]
+def _lines_of(labels: Iterable[Label]) -> Iterator[str]:
+    """Every line of the labels; those after a label's first are set in."""
+    for label in labels:
+        first, *further = label.lines(WRAP)
+        yield first
+        yield from (f"    {line}" for line in further)
 
 
 def _text(lines: Iterable[str]) -> str:

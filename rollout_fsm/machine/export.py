@@ -5,6 +5,7 @@ digest of the DOT text that it was made of, and is fresh as long as that is. Ren
 everything else, checking it included, does not.
 """
 
+import re
 from collections.abc import Mapping
 from difflib import unified_diff
 from hashlib import sha256
@@ -44,8 +45,23 @@ def render_svg(dot: str) -> str:
     graph = AGraph(string=dot)
     drawn: bytes = graph.draw(format="svg", prog="dot")
     graph.close()
-    head, svg, body = drawn.decode().partition("<svg")
+    head, svg, body = _readable(drawn.decode()).partition("<svg")
     return f"{head}<!-- {_digest(dot)} -->\n{svg}{body}"
+
+
+_EDGE = re.compile(r'<g id="edge\d+" class="edge">.*?</g>\n', re.DOTALL)
+_TEXT = re.compile(r"<text .*?</text>\n")
+
+
+def _readable(svg: str) -> str:
+    """The SVG with the labels of arrows above all lines, in a white halo, so that no line runs through a word; and in
+    pixels instead of points, so that it is no larger than a page that shows it."""
+    labels = "".join(label for edge in _EDGE.findall(svg) for label in _TEXT.findall(edge))
+    lines = _EDGE.sub(lambda edge: _TEXT.sub("", edge.group()), svg)
+    lines = re.sub(r'<svg width="(\d+)pt" height="(\d+)pt"', r'<svg width="\1" height="\2"', lines)
+    body, end, rest = lines.rpartition("</g>\n</svg>")
+    halo = '<use xlink:href="#labels" stroke="#ffffff" stroke-width="4" stroke-linejoin="round"/>'
+    return f'{body}{halo}\n<g id="labels">\n{labels}</g>\n{end}{rest}'
 
 
 def write_diagrams(folder: Path, declaration: Declaration | None = None) -> list[str]:
@@ -62,14 +78,17 @@ def write_diagrams(folder: Path, declaration: Declaration | None = None) -> list
             (folder / name).write_bytes(text.encode())
             written.append(name)
     dot = texts["lifecycle.dot"]
-    if _digest(dot) not in (_read(folder / SVG) or ""):
+    if not _is_fresh(_read(folder / SVG), dot):
         (folder / SVG).write_bytes(render_svg(dot).encode())
         written.append(SVG)
     return written
 
 
 def stale_diagrams(folder: Path, declaration: Declaration | None = None) -> list[tuple[str, str]]:
-    """The files that do not match the declaration, each with what differs; none means that all are fresh."""
+    """The files that do not match the declaration, each with what differs; none means that all are fresh.
+
+    A file of an exported one's name that nothing exports, in another format say, is none that could be fresh.
+    """
     texts = diagram_texts(declaration or load_machine())
     stale = []
     for name, text in texts.items():
@@ -79,9 +98,20 @@ def stale_diagrams(folder: Path, declaration: Declaration | None = None) -> list
     svg = _read(folder / SVG)
     if svg is None:
         stale.append((SVG, "the file is missing"))
-    elif _digest(texts["lifecycle.dot"]) not in svg:
-        stale.append((SVG, "it was rendered from another lifecycle.dot; render it again"))
+    elif not _is_fresh(svg, texts["lifecycle.dot"]):
+        stale.append((SVG, "it was rendered from another lifecycle.dot, or is not whole; render it again"))
+    exported = {*texts, SVG}
+    kin = {Path(name).stem for name in exported}
+    others = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    stale += [
+        (name, "nothing exports it; delete it") for name in others if name not in exported and Path(name).stem in kin
+    ]
     return stale
+
+
+def _is_fresh(svg: str | None, dot: str) -> bool:
+    """Whether it was rendered from this text, and is whole."""
+    return svg is not None and _digest(dot) in svg and svg.rstrip().endswith("</svg>")
 
 
 def _digest(dot: str) -> str:

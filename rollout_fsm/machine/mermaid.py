@@ -1,8 +1,10 @@
 """A picture as Mermaid text, which code hosts draw by themselves.
 
-State diagrams there cannot style an arrow, so a path is shown on its states, and its hops are numbered in the labels.
+State diagrams there cannot style an arrow, so a path is shown on its states, and its hops, numbered, are the labels of
+the arrows that it took.
 """
 
+import json
 from collections.abc import Iterator
 
 from rollout_fsm.machine.picture import Arrow, Picture
@@ -15,7 +17,10 @@ STYLES: dict[Kind, str] = {
     "final": "fill:#e4e4e4,stroke:#333333,stroke-width:2px,color:#111111",
 }
 
-VISITED = "fill:#ffd9a8,stroke:#b03a00,stroke-width:3px,color:#111111"
+WRAP = 15
+"""The longest line of a label, in characters, that is not broken if it can be: narrow ones do not cover each other."""
+
+VISITED = "stroke:#b03a00,stroke-width:4px"
 
 
 def render_mermaid(picture: Picture) -> str:
@@ -25,7 +30,7 @@ def render_mermaid(picture: Picture) -> str:
 
 def _lines(picture: Picture) -> Iterator[str]:
     yield "---"
-    yield "title: The rollout lifecycle"
+    yield f"title: {json.dumps(picture.title, ensure_ascii=False)}"
     yield "---"
     yield "stateDiagram-v2"
     yield "  direction TB"
@@ -38,11 +43,14 @@ def _lines(picture: Picture) -> Iterator[str]:
         yield from (f"    {_arrow(picture, arrow)}" for arrow in picture.inside(group))
         yield "  }"
     yield f"  [*] --> {picture.initial}"
-    yield from (f"  {_arrow(picture, arrow)}" for arrow in picture.across())
-    yield from _hops(picture)
+    # In this order the labels of arrows that leave one frame stand apart.
+    yield from (f"  {_arrow(picture, arrow)}" for arrow in reversed(picture.across()))
+    for (source, target), lines in picture.astray().items():
+        yield f"  {source} --> {target}: {'<br>'.join(lines)}"
     yield from (f"  {state.name} --> [*]" for state in picture.states if state.kind == "final")
     for state in picture.states:
-        yield f"  class {state.name} {'visited' if state.name in picture.visited else state.kind}"
+        yield f"  class {state.name} {state.kind}"
+    yield from (f"  class {state.name} visited" for state in picture.states if state.name in picture.visited)
 
 
 def _id(group: Group) -> str:
@@ -51,15 +59,6 @@ def _id(group: Group) -> str:
 
 
 def _arrow(picture: Picture, arrow: Arrow) -> str:
-    source = next(_id(group) for group in picture.groups if group == arrow.source) if arrow.lifted else arrow.source
-    steps = () if arrow.lifted else picture.steps.get((arrow.source, arrow.target), ())
-    lines = [*(f"({number}) {hop}" for number, hop in steps), *map(str, arrow.labels)]
+    source = next((_id(group) for group in picture.groups if arrow.lifted and group == arrow.source), arrow.source)
+    lines = picture.told(arrow) or (line for label in arrow.labels for line in label.lines(WRAP))
     return f"{source} --> {arrow.target}: {'<br>'.join(lines)}"
-
-
-def _hops(picture: Picture) -> Iterator[str]:
-    """The hops that go by a group's arrow: they get an arrow of their own."""
-    drawn = {(arrow.source, arrow.target) for arrow in picture.arrows if not arrow.lifted}
-    for (source, target), steps in picture.steps.items():
-        if (source, target) not in drawn:
-            yield f"  {source} --> {target}: {'<br>'.join(f'({number}) {hop}' for number, hop in steps)}"

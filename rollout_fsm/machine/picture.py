@@ -5,6 +5,7 @@ which are lifted to a group, what a label says. `(same)` rows are answers, not a
 them.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import field, frozen
@@ -24,10 +25,27 @@ class Label:
     guard: str | None = None
     sets: Condition | None = None
 
+    @property
+    def says_condition(self) -> bool:
+        """Whether the stop condition is written; where the arrow leads says it for some."""
+        return self.sets not in UNSAID
+
+    def lines(self, longest: int) -> tuple[str, ...]:
+        """The label, broken before a trigger, a guard or a stop condition where a line would be longer."""
+        guard = [f"[{self.guard}]"] if self.guard else []
+        sets = [f"/ {self.sets}"] if self.says_condition else []
+        first, *words = [*", ".join(self.triggers).split(), *guard, *sets]
+        lines = [first]
+        for word in words:
+            if len(lines[-1]) + 1 + len(word) <= longest:
+                lines[-1] += f" {word}"
+            else:
+                lines.append(word)
+        return tuple(lines)
+
     def __str__(self) -> str:
-        guard = f" [{self.guard}]" if self.guard else ""
-        sets = "" if self.sets in UNSAID else f" / {self.sets}"
-        return ", ".join(self.triggers) + guard + sets
+        (line,) = self.lines(sys.maxsize)
+        return line
 
 
 @frozen(kw_only=True)
@@ -50,19 +68,54 @@ class Hop:
     target: str
     at: float | None = None
 
-    def __str__(self) -> str:
-        return self.trigger if self.at is None else f"{self.trigger}, {self.at:.2f} s"
+    def told(self, number: int, *, where: bool = False) -> str:
+        """The step with its number, its time and, if asked for, the state it was taken in."""
+        time = "" if self.at is None else f", {self.at:.{3 if abs(self.at) < SHORT else 1}f} s"
+        return f"({number}) {self.trigger}{f' in {self.source}' if where else ''}{time}"
+
+
+SHORT = 10.0
+"""Seconds up to which a time is told to the millisecond."""
+
+MOST = 6
+"""How many hops along one arrow are told, before those in their middle are only counted."""
 
 
 @frozen(kw_only=True)
 class Picture:
     """What is drawn. `steps` has, for a pair of states, the numbered hops of the path that go from one to the other."""
 
+    title: str = "The rollout lifecycle"
     groups: Mapping[Group, tuple[State, ...]]
     initial: str
     arrows: tuple[Arrow, ...]
     path: tuple[Hop, ...] = ()
     steps: Mapping[tuple[str, str], tuple[tuple[int, Hop], ...]] = field(factory=dict)
+
+    def told(self, arrow: Arrow) -> tuple[str, ...]:
+        """The path's hops that go along the arrow, a line each: all of them, or the first and the last.
+
+        A group's arrow has those that have no arrow of their own, and they say from which state.
+        """
+        lines = [
+            hop.told(number, where=arrow.lifted)
+            for pair, hops in self.steps.items()
+            if self._arrow(*pair) is arrow
+            for number, hop in hops
+        ]
+        return _shortened(lines)
+
+    def astray(self) -> Mapping[tuple[str, str], tuple[str, ...]]:
+        """The hops of the path that go along no arrow, by the states that they connect."""
+        return {
+            pair: _shortened([hop.told(number) for number, hop in hops])
+            for pair, hops in self.steps.items()
+            if self._arrow(*pair) is None
+        }
+
+    def _arrow(self, source: str, target: str) -> Arrow | None:
+        fitting = [arrow for arrow in self.arrows if source in arrow.leaves and target == arrow.target]
+        return next(iter(sorted(fitting, key=lambda arrow: arrow.lifted)), None)
 
     @property
     def states(self) -> tuple[State, ...]:
@@ -95,15 +148,25 @@ class Picture:
         return tuple(arrow for arrow in self.arrows if id(arrow) not in within)
 
 
-def draw(declaration: Declaration, path: Sequence[Hop] = ()) -> Picture:
-    """The declaration as a picture, with the path on it if there is one.
+def _shortened(lines: list[str]) -> tuple[str, ...]:
+    if len(lines) > MOST:
+        lines = [*lines[: MOST - 2], f"… {len(lines) - MOST + 1} more", lines[-1]]
+    return tuple(lines)
+
+
+def draw(declaration: Declaration, path: Sequence[Hop] = (), *, title: str | None = None) -> Picture:
+    """The declaration as a picture, with the path on it if there is one; the title then says whose it is.
 
     An arrow is lifted to a group if every state of the group in which its trigger can come (`_members`), and at least
-    two, has it, and it leaves the group. Raises ValueError for a path over states that do not exist.
+    two, has it, and it leaves the group. Raises ValueError for a path over states that do not exist, or by triggers
+    that do not.
     """
-    unknown = sorted({name for hop in path for name in (hop.source, hop.target)} - set(declaration.states))
-    if unknown:
-        raise ValueError(f"the path goes over states that are not declared: {', '.join(unknown)}")
+    for kind, named, known in (
+        ("goes over states", {name for hop in path for name in (hop.source, hop.target)}, set(declaration.states)),
+        ("takes triggers", {hop.trigger for hop in path}, set(TRIGGERS)),
+    ):
+        if unknown := sorted(named - known):
+            raise ValueError(f"the path {kind} that are not declared: {', '.join(unknown)}")
     states = declaration.states.values()
     groups = {group: tuple(state for state in states if state.group == group) for group in GROUPS}
     lifted: dict[tuple[str, str], list[tuple[State, Row]]] = {}
@@ -133,6 +196,7 @@ def draw(declaration: Declaration, path: Sequence[Hop] = ()) -> Picture:
     for number, hop in enumerate(path, 1):
         steps.setdefault((hop.source, hop.target), []).append((number, hop))
     return Picture(
+        **({} if title is None else {"title": title}),
         groups={group: members for group, members in groups.items() if members},
         initial=declaration.initial.name,
         arrows=tuple(arrows),
@@ -149,10 +213,10 @@ def _key(state: State, row: Row) -> _Key:
 
 
 def _guard(state: State, row: Row) -> str | None:
-    """The row's guard, or "otherwise" where earlier rows of the same trigger have refused."""
+    """The row's guard, or "else" where earlier rows of the same trigger have refused."""
     if row.guard is not None:
         return row.guard
-    return "otherwise" if any(other.trigger == row.trigger and other.guard for other in state.rows) else None
+    return "else" if any(other.trigger == row.trigger and other.guard for other in state.rows) else None
 
 
 def _members(members: Iterable[State], trigger: str) -> tuple[State, ...]:

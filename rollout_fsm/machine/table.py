@@ -1,14 +1,15 @@
-"""The declaration as tables in Markdown: every state, every row with its reason, every guard and trigger in words.
+"""The declaration as a page of Markdown: what happens when …, then every state, row, guard and trigger in words.
 
 This is the complete form: the answers, which the diagrams leave out, are here too, and rows stand in the order in which
-they are asked.
+they are asked. Nothing on the page but the explanation of its columns is written by hand.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from rollout_fsm.machine.declaration import Declaration, Row, State
 from rollout_fsm.machine.guards import GUARDS
-from rollout_fsm.machine.vocabulary import ACTIVITIES, GROUPS, TRIGGERS
+from rollout_fsm.machine.questions import QUESTIONS, Answer, Question, answers
+from rollout_fsm.machine.vocabulary import ACTIVITIES, GIVEN, GROUPS, TRIGGERS
 
 
 def render_table(declaration: Declaration) -> str:
@@ -21,6 +22,8 @@ def _lines(declaration: Declaration) -> Iterator[str]:
     yield "# The transitions"
     yield ""
     yield "Exported from `states/*.toml`; edit those, then run `rollout-fsm diagram`."
+    yield ""
+    yield from _index(declaration)
     yield ""
     yield "## States"
     yield ""
@@ -55,7 +58,7 @@ def _lines(declaration: Declaration) -> Iterator[str]:
             yield ""
             yield from _table(
                 ("from", "trigger", "guard", "to", "sets", "errors", "reason"),
-                (_row(row) for state in members for row in state.rows),
+                (_row(row, first=row is state.rows[0]) for state in members for row in state.rows),
             )
     yield ""
     yield "## Guards"
@@ -94,9 +97,72 @@ def _lines(declaration: Declaration) -> Iterator[str]:
     )
 
 
-def _row(row: Row) -> tuple[str, ...]:
+def _index(declaration: Declaration) -> Iterator[str]:
+    yield "## What happens when …"
+    yield ""
+    yield "Read off the rows below. After its first step an answer goes on as if nothing else happened: a resting"
+    yield "state is closed by the caller, an activity succeeds, no guard holds."
+    yield ""
+    yield "- *stop condition*: what is set, if none is set yet; (given) is the name of the limit or of the stop. *as it"
+    yield "  was*: what is set already stays."
+    yield "- *scored*: *in part* means that what was measured in time stays, and what was not is None, never zero."
+    yield "- *held back*: a cancellation waits until a shielded state is left, and then comes, if it still can."
+    yield "- *errors*: what becomes of those that came with the trigger, as in the [table](#transitions)."
+    for question in QUESTIONS:
+        yield ""
+        yield f"### {question.title}"
+        yield ""
+        yield _subject(question)
+        yield ""
+        yield from _table(*_answers(answers(declaration, question)))
+
+
+def _subject(question: Question) -> str:
+    """Which rows it is about, and what is taken for granted."""
+    about = ["Rows of " + ", ".join(f"`{trigger}`" for trigger in question.triggers)] if question.triggers else []
+    about += [f"rows that need `{guard}` ({GUARDS[guard].holds})" for guard in question.guards]
+    about += [f"taken for granted: {GUARDS[guard].fails}" for guard in question.fails]
+    text = "; ".join(about)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _answers(found: Iterable[Answer]) -> tuple[Sequence[str], list[list[str]]]:
+    """Head and lines of the table, without the columns that would be empty."""
+    lines = [_answer(answer) for answer in found]
+    told = [place for place in range(len(_COLUMNS)) if any(line[place] for line in lines)]
+    return [_COLUMNS[place] for place in told], [[line[place] for place in told] for line in lines]
+
+
+_COLUMNS = ("in", "if", "then", "stop condition", "scored", "errors")
+
+
+def _answer(answer: Answer) -> tuple[str, ...]:
+    states = ", ".join(f"[`{name}`](#from-{name})" for name in answer.states)
+    if not answer.path:
+        return states, "", f"{' or '.join(answer.triggers)}: stays", "", "", answer.error or ""
     return (
-        f"`{row.source}`",
+        states,
+        _guard(answer.guard),
+        _chain(answer),
+        {None: "as it was", GIVEN: GIVEN}.get(answer.condition, f"`{answer.condition}`"),
+        answer.scored,
+        answer.error or "",
+    )
+
+
+def _chain(answer: Answer) -> str:
+    *steps, (last, end) = answer.then
+    told = [*(f"{trigger} → `{target}`" for trigger, target in steps), f"{last} → **`{end}`**"]
+    return ("held back; " if answer.held else "") + ", ".join(told)
+
+
+def _guard(name: str | None) -> str:
+    return name or "" if name not in GUARDS else f"[`{name}`](#guards)"
+
+
+def _row(row: Row, *, first: bool) -> tuple[str, ...]:
+    return (
+        f'<a id="from-{row.source}"></a>`{row.source}`' if first else f"`{row.source}`",
         f"`{row.trigger}`",
         f"`{row.guard}`" if row.guard else "",
         row.to if row.same else f"`{row.to}`",

@@ -1,5 +1,7 @@
 """`rollout-fsm diagram`: files that are written, compared, and one rollout's path."""
 
+import sys
+
 import pytest
 
 from tests.cli.conftest import CommandLine
@@ -52,10 +54,10 @@ def test_the_path_of_a_trace_is_printed_with_its_times(cli: CommandLine) -> None
     said = cli("diagram", "--trace", f"{written(cli.folder, made())}#t-1")
 
     assert said.code == 0
-    assert said.out.startswith("---\ntitle: ")
+    title = "rollout t-1: completed, stop condition agent_completed"
+    assert said.out.startswith(f'---\ntitle: "{title}"\n---\n')
     for number, (trigger, at) in enumerate((("open", 0), ("booted", 1), ("ready", 2)), 1):
-        assert f"{number}" in said.out
-        assert f"{trigger}, {at:.2f} s" in said.out
+        assert f"({number}) {trigger}, {at:.3f} s" in said.out
 
 
 @pytest.mark.parametrize("suffix", [".mmd", ".dot", ".svg"])
@@ -82,3 +84,76 @@ def test_a_folder_that_cannot_be_written_is_refused(cli: CommandLine) -> None:
 
     assert said.code == 2
     assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("{file}", "--trace: '{file}' names no trace; write TRACES#ID"),
+        ("{file}#", "--trace: '{file}#' names no trace; write TRACES#ID"),
+        ("#t-1", "--trace: '#t-1' names no trace; write TRACES#ID"),
+        ("{file}#x", "{file}: there is no trace whose id begins with 'x'"),
+        ("{file}#t", "{file}: 2 traces have an id that begins with 't': t-1, t-2"),
+        ("nowhere#t", "there is no file nowhere"),
+    ],
+)
+def test_a_trace_that_is_not_there_or_not_alone_is_refused_in_one_line(
+    reference: str, said: str, cli: CommandLine
+) -> None:
+    file = written(cli.folder, made(), made(id="t-2"))
+
+    answer = cli("diagram", "--trace", reference.format(file=file))
+
+    assert (answer.code, answer.out) == (2, "")
+    assert said.format(file=file) in answer.err
+    assert len(answer.err.splitlines()) == 1
+
+
+def test_a_trace_that_records_no_transitions_has_no_path(cli: CommandLine) -> None:
+    trace = made()
+    trace.transitions.clear()
+
+    said = cli("diagram", "--trace", f"{written(cli.folder, trace)}#t-1")
+
+    assert said.code == 2
+    assert "the trace t-1 has no transitions" in said.err
+
+
+def test_a_picture_of_another_kind_is_refused(cli: CommandLine) -> None:
+    said = cli("diagram", "--trace", f"{written(cli.folder, made())}#t-1", "-o", "path.png")
+
+    assert said.code == 2
+    assert "path.png is no kind of picture; there are .mmd, .dot, .svg" in said.err
+
+
+def test_what_the_check_compares_and_what_a_trace_draws_are_not_asked_for_at_once(cli: CommandLine) -> None:
+    said = cli("diagram", "--check", "--trace", "traces.jsonl#t")
+
+    assert said.code == 2
+    assert "choose one" in said.err
+
+
+def test_without_graphviz_the_texts_are_written_and_checked_and_one_line_says_what_to_install(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+
+    said, checked = cli("diagram"), cli("diagram", "--check")
+
+    assert said.code == 2
+    assert said.err == (
+        "rollout-fsm: rendering an SVG needs Graphviz: pip install 'rollout-fsm[diagrams]'; "
+        "the texts in diagrams are up to date\n"
+    )
+    assert (checked.code, checked.err) == (1, "")
+    assert checked.out.startswith("diagrams/lifecycle.svg is stale\nthe file is missing\n1 stale;")
+
+
+def test_a_folder_in_place_of_a_diagram_is_told_in_one_line(drawn: CommandLine) -> None:
+    (drawn.folder / "diagrams" / "transitions.md").unlink()
+    (drawn.folder / "diagrams" / "transitions.md").mkdir()
+
+    said = drawn("diagram", "--check")
+
+    assert said.code == 2
+    assert said.err == "rollout-fsm: diagrams/transitions.md: cannot be read: Is a directory\n"

@@ -14,12 +14,10 @@ from rollout_fsm.machine.dot import render_dot
 from rollout_fsm.machine.export import SVG, diagram_texts, stale_diagrams, write_diagrams
 from rollout_fsm.machine.mermaid import render_mermaid
 from rollout_fsm.machine.picture import Hop, Picture, draw
-from rollout_fsm.machine.scxml import NAMESPACE, render_scxml
 from rollout_fsm.machine.table import render_table
 
 SHIPPED = load_machine()
 FOLDER = Path(__file__).resolve().parents[2] / "diagrams"
-SCXML = "{http://www.w3.org/2005/07/scxml}"
 
 
 def moves(declaration: Declaration) -> set[tuple[str, str, str]]:
@@ -83,6 +81,7 @@ def test_arrows_that_a_whole_group_shares_are_lifted_to_it(picture: Picture) -> 
         "cancel",
         "timed_out, errored [runtime_lost]",
     ]
+    assert [str(label) for label in lifted["opening", "failing"].labels] == ["timed_out, errored [else]"]
 
 
 def test_an_arrow_that_one_member_lacks_stays_with_the_others() -> None:
@@ -102,10 +101,10 @@ def test_answers_are_in_the_table_only() -> None:
 
 def test_mermaid_groups_the_states_marks_their_kinds_and_the_ends(picture: Picture) -> None:
     lines = render_mermaid(picture).splitlines()
-    assert lines[:5] == ["---", "title: The rollout lifecycle", "---", "stateDiagram-v2", "  direction TB"]
+    assert lines[:5] == ["---", 'title: "The rollout lifecycle"', "---", "stateDiagram-v2", "  direction TB"]
     assert "  [*] --> created" in lines
     assert '  state "closing" as closing_group {' in lines
-    assert "  closing_group --> aborting: cancel<br>timed_out, errored [runtime_lost]" in lines
+    assert "  closing_group --> aborting: cancel<br>timed_out,<br>errored<br>[runtime_lost]" in lines
     assert [line for line in lines if line.endswith("--> [*]")] == [
         "  completed --> [*]",
         "  failed --> [*]",
@@ -119,55 +118,64 @@ def test_mermaid_groups_the_states_marks_their_kinds_and_the_ends(picture: Pictu
 
 
 def test_a_path_is_numbered_and_timed_on_both_pictures() -> None:
-    shown = draw(SHIPPED, cancelled_while_scoring())
+    shown = draw(SHIPPED, cancelled_while_scoring(), title='of "t-1"\n<b>')
     dot = render_dot(shown)
-    assert re.search(r'created -> booting \[label=" 1\. open, 0\.00 s\\l"', dot)
-    assert re.search(r'scoring -> aborting \[label=" 9\. cancel, 4\.00 s\\l"', dot)
+    assert re.search(r'created -> booting \[label=" \(1\) open, 0\.000 s\\l" color="#b03a00"', dot)
+    assert "of &quot;t-1&quot;\n&lt;b&gt;" in dot
     mermaid = render_mermaid(shown).splitlines()
-    assert "  scoring --> aborting: (9) cancel, 4.00 s" in mermaid
-    assert "    waiting --> stepping: (4) step, 1.50 s<br>step" in mermaid
+    assert mermaid[1] == 'title: "of \\"t-1\\"\\n<b>"'
+    assert "    waiting --> stepping: (4) step, 1.500 s" in mermaid
     visited = {line.split()[1] for line in mermaid if line.endswith(" visited")}
     assert visited == shown.visited
     assert "failing" not in visited
 
 
-def test_a_hop_without_a_time_shows_its_trigger_alone() -> None:
+def test_a_step_along_the_arrow_of_a_group_says_from_which_state_and_needs_no_arrow_of_its_own() -> None:
+    shown, plain = draw(SHIPPED, cancelled_while_scoring()), draw(SHIPPED)
+    told = "(9) cancel in scoring, 4.000 s"
+    assert re.search(rf'label=" {re.escape(told)}\\l" color="#b03a00".* ltail=cluster_closing', render_dot(shown))
+    assert f"  closing_group --> aborting: {told}" in render_mermaid(shown).splitlines()
+    for render in (render_dot, render_mermaid):
+        assert render(shown).count(" -> ") == render(plain).count(" -> ")
+        assert render(shown).count(" --> ") == render(plain).count(" --> ")
+
+
+def test_a_path_that_the_machine_could_not_have_gone_is_drawn_as_it_is_recorded() -> None:
+    shown = draw(SHIPPED, [Hop(trigger="closed", source="created", target="completed", at=12.34)])
+    assert 'created -> completed [label=" (1) closed, 12.3 s\\l"' in render_dot(shown)
+    assert "  created --> completed: (1) closed, 12.3 s" in render_mermaid(shown).splitlines()
+
+
+def test_of_many_steps_along_one_arrow_the_first_and_the_last_are_told() -> None:
+    turn = [("step", "waiting", "stepping"), ("segment_ended", "stepping", "waiting")]
+    hops = [Hop(trigger=trigger, source=source, target=target) for trigger, source, target in turn * 50]
+    told = ["(1) step", "(3) step", "(5) step", "(7) step", "… 45 more", "(99) step"]
+    assert f"    waiting --> stepping: {'<br>'.join(told)}" in render_mermaid(draw(SHIPPED, hops)).splitlines()
+
+
+def test_a_step_without_a_time_shows_its_trigger_alone() -> None:
     shown = draw(SHIPPED, [Hop(trigger="open", source="created", target="booting")])
-    assert 'label=" 1. open\\l"' in render_dot(shown)
+    assert 'label=" (1) open\\l"' in render_dot(shown)
 
 
-def test_a_path_over_states_that_do_not_exist_is_refused() -> None:
-    with pytest.raises(ValueError, match="not declared: limbo"):
-        draw(SHIPPED, [Hop(trigger="open", source="created", target="limbo")])
-
-
-def test_scxml_is_a_document_with_every_state_and_every_move() -> None:
-    root = ET.fromstring(render_scxml(SHIPPED))
-    assert root.get("initial") == "created"
-    states = {element.get("id"): element for element in root if element.tag in (f"{SCXML}state", f"{SCXML}final")}
-    assert list(states) == list(SHIPPED.states)
-    finals = {name for name, element in states.items() if element.tag == f"{SCXML}final"}
-    assert finals == {"completed", "failed", "aborted"}
-    assert all(not list(states[name]) for name in finals)
-    assert all(states[name].get(f"{{{NAMESPACE}}}kind") == state.kind for name, state in SHIPPED.states.items())
-    transitions = [
-        (name, element.get("event"), element.get("cond"), element.get("target"))
-        for name, state in states.items()
-        for element in state.iter(f"{SCXML}transition")
-    ]
-    assert transitions == [(row.source, row.trigger, row.guard, row.to) for row in SHIPPED.rows if not row.same]
-    sets = [element.get("expr") for element in root.iter(f"{SCXML}assign")]
-    assert len(sets) == len([row for row in SHIPPED.rows if row.sets])
-    assert "_event.data" in sets
-    guards = {element.get("id") for element in root.iter(f"{SCXML}data")}
-    assert {row.guard for row in SHIPPED.rows if row.guard} <= guards
+@pytest.mark.parametrize(
+    ("trigger", "target", "fault"),
+    [
+        ("open", "limbo", "goes over states that are not declared: limbo"),
+        ("open\n  class x y", "booting", "takes triggers that are not declared: open\n  class x y"),
+    ],
+)
+def test_a_path_by_names_that_do_not_exist_is_refused(trigger: str, target: str, fault: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(fault)):
+        draw(SHIPPED, [Hop(trigger=trigger, source="created", target=target)])
 
 
 def test_the_table_has_every_row_with_its_reason_in_the_order_in_which_rows_are_asked() -> None:
     text = render_table(SHIPPED)
     section = text.split("## Transitions")[1].split("## Guards")[0]
-    listed = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
-    assert [[cell.strip("|` ") for cell in cells] for cells in listed] == [
+    listed = [line.split(" | ") for line in section.splitlines() if re.match(r"\| (`|<a)", line)]
+    plain = [[re.sub(r"<[^>]*>", "", cell).strip("|` ") for cell in cells] for cells in listed]
+    assert plain == [
         [row.source, row.trigger, row.guard or "", row.to, row.sets or "", row.error or "", row.reason or ""]
         for row in SHIPPED.rows
     ]
@@ -182,6 +190,20 @@ def test_writing_makes_everything_fresh_and_a_second_time_writes_nothing(tmp_pat
     svg = ET.fromstring((folder / SVG).read_text())
     words = {element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")}
     assert set(SHIPPED.states) <= words
+    assert {"[opens_conversation]", "/ agent_timeout", "[else]"} <= {(word or "").strip() for word in words}
+
+
+def test_the_labels_of_arrows_lie_above_every_line_and_the_picture_is_as_wide_as_a_page(tmp_path: Path) -> None:
+    write_diagrams(tmp_path)
+    text = (tmp_path / SVG).read_text()
+    svg = ET.fromstring(text)
+    (labels,) = [group for group in svg.iter("{http://www.w3.org/2000/svg}g") if group.get("id") == "labels"]
+    assert len(list(labels)) > len(draw(SHIPPED).arrows)
+    assert text.index('<g id="labels">') > text.rindex("<path")
+    assert not re.search(r'class="edge">(?:(?!</g>).)*<text', text, re.DOTALL)
+    assert int(svg.get("width", "")) < 1020
+    (box,) = [each for each in svg.iter("{http://www.w3.org/2000/svg}polygon") if each.get("fill") == "white"]
+    assert box.get("stroke") == "none"
 
 
 def test_an_edited_state_makes_the_files_that_show_it_stale_and_says_how(tmp_path: Path) -> None:
@@ -211,6 +233,19 @@ def test_a_file_whose_line_endings_were_changed_is_stale(tmp_path: Path) -> None
     path = tmp_path / "transitions.md"
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     assert stale_diagrams(tmp_path) == [("transitions.md", "the line endings differ")]
+
+
+def test_a_picture_that_is_cut_short_and_a_file_that_nothing_exports_are_stale(tmp_path: Path) -> None:
+    write_diagrams(tmp_path)
+    whole = (tmp_path / SVG).read_text()
+    (tmp_path / SVG).write_text(whole[: len(whole) // 2])
+    (tmp_path / "lifecycle.png").write_bytes(b"")
+    (tmp_path / "notes.md").write_text("somebody else's")
+    stale = dict(stale_diagrams(tmp_path))
+    assert set(stale) == {SVG, "lifecycle.png"}
+    assert "not whole" in stale[SVG]
+    assert stale["lifecycle.png"] == "nothing exports it; delete it"
+    assert write_diagrams(tmp_path) == [SVG]
 
 
 def test_without_graphviz_the_texts_are_written_and_the_error_says_what_to_install(
