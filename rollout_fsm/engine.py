@@ -227,7 +227,10 @@ class Engine:
         stop = trace.errors[0].type if trace.errors else trace.stop_condition
         said = "rollout done: id=%s task=%s reward=%s turns=%d stop=%s"
         log.info(said, trace.id, trace.task.type, trace.reward, trace.num_turns, stop)
-        return interrupts_met
+        try:
+            return interrupts_met
+        finally:
+            del interrupts_met  # a frame that keeps an exception that was raised through it is kept by it
 
     async def _on_disk(self, trace: Trace) -> None:
         """Wait until a finished trace is on disk, or known to be lost (L73)."""
@@ -253,14 +256,17 @@ class Engine:
     def _tell(observers: Iterable[object], event: str, *about: object) -> list[Interrupt]:
         """Tell observers; what one raises is logged and disturbs nothing (L42). Returns the interrupts among it."""
         met: list[Interrupt] = []
-        for observer in observers:
-            try:
-                if (tell := getattr(observer, event, None)) is not None:
-                    tell(*about)
-            except BaseException as raised:
-                met += interrupts(raised)
-                log.exception("observer %s raised in %s", type(observer).__name__, event)
-        return met
+        try:
+            for observer in observers:
+                try:
+                    if (tell := getattr(observer, event, None)) is not None:
+                        tell(*about)
+                except BaseException as raised:
+                    met += interrupts(raised)
+                    log.exception("observer %s raised in %s", type(observer).__name__, event)
+            return met
+        finally:
+            del met  # a frame that keeps an exception that was raised through it is kept by it
 
 
 def open_engine(

@@ -3,6 +3,7 @@ anything."""
 
 from attrs import frozen
 
+from rollout_fsm.outcome import bare
 from rollout_fsm.world import World
 
 
@@ -25,7 +26,14 @@ class RolloutFacts:
     @property
     def runtime_lost(self) -> bool:
         """The runtime is borrowed and its owner has stopped it (L3)."""
-        return self.world.runtime_lost
+        try:
+            return self.world.runtime_lost
+        except BaseException as raised:  # noqa: BLE001  (only an interrupt comes; it goes on bare, without its group)
+            interrupted = bare(raised)
+        try:
+            raise interrupted
+        finally:
+            del interrupted  # a frame that keeps an exception which it raises is kept by it
 
     @property
     def stop_requested(self) -> bool:

@@ -81,7 +81,12 @@ def plain(error: BaseException | None) -> list[BaseException]:
 
 def failed(error: BaseException, boundary: type[RolloutError], doing: str) -> list[BaseException]:
     """What went wrong, leaf by leaf; a Cancelled that nobody's scope sent is a failure like any other (L14a)."""
-    return plain(error) or [boundary(f"{doing} failed: it raised Cancelled although nothing was cancelled")]
+    return plain(error) or [nobodys(boundary, doing)]
+
+
+def nobodys(boundary: type[RolloutError], doing: str) -> RolloutError:
+    """The failure that a Cancelled is which nobody's scope sent (L14a)."""
+    return boundary(f"{doing} failed: it raised Cancelled although nothing was cancelled")
 
 
 def pass_on(error: BaseException | None) -> None:

@@ -18,7 +18,7 @@ from rollout_fsm.attempt import attempt
 from rollout_fsm.errors import TaskError, attribute, record
 from rollout_fsm.hooks import BoundHook, Hooks
 from rollout_fsm.judge import Judge
-from rollout_fsm.outcome import Failure, bare, failed, interrupts, lost, pass_on, plain
+from rollout_fsm.outcome import Failure, bare, failed, interrupts, lost, nobodys, pass_on, plain
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.task import Task
 from rollout_fsm.trace import Reward, Trace
@@ -108,6 +108,10 @@ class Scoring:
                 for signal in self.expected:
                     if signal.kind == kind:
                         nursery.start_soon(self._measure, signal, name=signal.said)
+            if trio.current_effective_deadline() > trio.current_time():  # whatever stopped them was no cancellation
+                for signal in self.late:
+                    self._failed(signal, nobodys(TaskError, signal.said))
+                self.late.clear()
 
     async def _measure(self, signal: Signal) -> None:
         measured = await attempt(signal.measure)

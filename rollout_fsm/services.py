@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 from rollout_fsm.attempt import attempt
 from rollout_fsm.errors import text
 from rollout_fsm.gateway import Gateway, open_gateway
-from rollout_fsm.outcome import bare, pass_on, plain
+from rollout_fsm.outcome import pass_on, plain
 from rollout_fsm.overdue import Overdue
 from rollout_fsm.plan import Respondent, Slot
 from rollout_fsm.trace import Trace
@@ -111,8 +111,11 @@ class EngineServices:
             entered = self._entered[id(shared)] = _Entered(shared)
             self.nursery.start_soon(self._host, entered)
         await entered.settled.wait()
-        if entered.error is not None:
-            raise entered.error.with_traceback(None)
+        if (error := entered.error) is not None:
+            try:
+                raise error.with_traceback(None)
+            finally:
+                del error, entered  # a frame that keeps an exception which it raises is kept by it
 
     def submit(self, trace: Trace) -> trio.Event | None:
         """Have a finished trace written. The event is set when it is on disk or lost; None where nothing is written."""
@@ -152,7 +155,7 @@ class EngineServices:
         with entered.entering:
             came = await attempt(stack.enter_async_context, shared)
         if came.error is not None:
-            entered.error = bare(came.error)
+            entered.error = came.error
             del self._entered[id(shared)]
             entered.settled.set()
             pass_on(came.error)

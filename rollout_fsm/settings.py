@@ -111,7 +111,9 @@ def _reserved() -> frozenset[str]:
 
 def task_info(task: Task) -> TaskInfo:
     """The task as it stands on a trace. Raises what the task's own code raises, `FormatError` for what is no JSON."""
-    return TaskInfo(type=type(task).__name__, data=task_row(task), key=task.key, hash=task.hash)
+    if not isinstance(key := task.key, str):
+        raise TypeError(f"{type(task).__name__}.key is of type {type(key).__name__}; it identifies the task, as text")
+    return TaskInfo(type=type(task).__name__, data=task_row(task), key=key, hash=task.hash)
 
 
 def agent_config(plan: Plan) -> dict[str, JSON]:

@@ -13,7 +13,7 @@ from rollout_fsm.errors import RolloutError, RuntimeLifetimeError, SandboxError,
 from rollout_fsm.harness import HarnessSession
 from rollout_fsm.holdings import Held, Holdings, Setting, WarningKind
 from rollout_fsm.messages import Message
-from rollout_fsm.outcome import Blame, Failure
+from rollout_fsm.outcome import Blame, Failure, pass_on
 from rollout_fsm.plan import Plan
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.segment_run import Gate, SegmentRun
@@ -103,7 +103,8 @@ class World:
         borrowed = self.plan.borrowed
         try:
             return borrowed is not None and bool(borrowed.stopped)
-        except Exception as unsaid:  # noqa: BLE001  (foreign code inside a guard: it decides nothing by raising)
+        except BaseException as unsaid:  # noqa: BLE001  (foreign code inside a guard: it decides nothing by raising)
+            pass_on(unsaid)
             log.warning("rollout %s: the borrowed runtime cannot say if it is stopped: %s", self.trace.id, text(unsaid))
             return False
 

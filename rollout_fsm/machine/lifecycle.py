@@ -32,6 +32,7 @@ class _Firing:
     """One attempt to move: the facts that its guards read, the rows they refused, the row that was taken."""
 
     facts: Facts
+    event: EventData | None = None
     row: Row | None = None
     refused: tuple[tuple[Row, Guard], ...] = ()
 
@@ -45,6 +46,7 @@ class _GuardCondition(Condition):
     def check(self, event_data: EventData) -> bool:
         firing: _Firing
         (firing,) = event_data.args
+        firing.event = event_data
         row: Row = event_data.transition.row  # type: ignore[union-attr]
         holds = self.func.test(firing.facts)
         if event_data.model.state != row.source:  # type: ignore[attr-defined]
@@ -165,6 +167,12 @@ class Lifecycle:
             except MachineError as no_row:
                 # The library hangs it on a frame that it holds itself; the cycle would keep the subject.
                 no_row.__traceback__ = None
+            except BaseException:
+                if firing.event is not None:
+                    firing.event.error = None  # the same with what a fact raised: the library kept it here
+                raise
+            finally:
+                firing.event = None
         if firing.row is None:
             raise IllegalTransition(self._refusal(subject.state, trigger, firing))
         return firing.row

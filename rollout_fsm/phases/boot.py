@@ -15,20 +15,27 @@ async def boot(world: World) -> Outcome:
     await plan.services.enter(plan.model)
     world.calling(SandboxError, "starting the runtime")
     if isinstance(plan.runtime, Runtime):
-        world.runtime = plan.runtime
+        world.runtime, called = plan.runtime, _name(plan.runtime)
     else:
         runtime = plan.runtime(name)
         if not isinstance(runtime, Runtime):
             raise TypeError(f"the runtime factory returned {type(runtime).__name__}; it makes a Runtime from its name")
+        called = _name(runtime)
         world.runtime = runtime
-        world.hold("leaked", f"runtime {runtime.name!r}", runtime.stop)
+        world.hold("leaked", f"runtime {called!r}", runtime.stop)
         await runtime.start()
         await world.proceed()
         world.calling(SandboxError, "preparing the runtime for setup")
         await runtime.prepare_setup()
     kind = type(world.runtime).__name__
-    world.trace.agent.runtime = {"type": "subprocess", "id": world.runtime.name, "borrowed": plan.borrowed is not None}
+    world.trace.agent.runtime = {"type": "subprocess", "id": called, "borrowed": plan.borrowed is not None}
     harness = world.trace.agent.config.get("harness")
     if isinstance(harness, dict):
         harness["runtime"] = kind  # readers of the verifiers schema know no runtimes but their own
     return Outcome(trigger="booted")
+
+
+def _name(runtime: Runtime) -> str:
+    if not isinstance(name := runtime.name, str):
+        raise TypeError(f"the name of {type(runtime).__name__} is of type {type(name).__name__}; a name is text")
+    return name

@@ -1,9 +1,11 @@
 """`scoring`: placeholders first, then the signals of task, harness and judges (L54, L60-L64)."""
 
 from rollout_fsm.errors import TaskError, attribute, record
-from rollout_fsm.outcome import Failure, Outcome
+from rollout_fsm.outcome import Failure, Outcome, failed, pass_on
 from rollout_fsm.scoring import Scoring, Signal, seed, signal_of, signals_of
 from rollout_fsm.world import World
+
+NAMING = "naming the judges"
 
 
 async def score(world: World) -> Outcome:
@@ -36,5 +38,7 @@ def _judges(world: World) -> tuple[list[Signal], list[Failure]]:
     try:
         judges = (*world.plan.task.judges(), *world.plan.judges)
         return [signal_of(judge, world.plan.task, world.trace) for judge in judges], []
-    except Exception as raised:  # noqa: BLE001  (the task's own code; said with the other failures)
-        return [], [Failure(error=record(attribute(raised, TaskError, "naming the judges")), stands=True)]
+    except BaseException as raised:  # noqa: BLE001  (the task's own code; said with the other failures)
+        pass_on(raised)
+        errors = [record(attribute(leaf, TaskError, NAMING)) for leaf in failed(raised, TaskError, NAMING)]
+        return [], [Failure(error=error, stands=True) for error in errors]

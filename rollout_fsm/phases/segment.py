@@ -129,13 +129,17 @@ async def _attributed_to_the_box(world: World, failure: ErrorRecord) -> ErrorRec
     """A program's failure, or the box's if that does not answer any more: silence and an exception are a no (L41)."""
     runtime, overdue = world.present_runtime, world.plan.services.overdue
     bound = world.plan.bounds.close
-    with overdue.bounded(bound, rollout=world.trace.id, doing=lambda: "asking whether the runtime is alive"):
+    asking = "asking whether the runtime is alive"
+    with overdue.bounded(bound, rollout=world.trace.id, doing=lambda: asking) as asked:
         answer = await attempt(runtime.alive)
-    if severe := interrupts(answer.error):
-        world.holdings.struck += severe
-    if answer.value is True:
+    unsaid = [text(leaf) for leaf in plain(answer.error)]
+    if struck := interrupts(answer.error):
+        world.holdings.struck += struck
+        world.lost += unsaid
+    if answer.value is True and trio.current_time() < asked.deadline:
         return failure
-    return record(SandboxError(f"the runtime {runtime.name!r} was found dead after this: {failure.message}"))
+    why = f" ({', '.join(unsaid)})" if unsaid else ""
+    return record(SandboxError(f"the runtime {runtime.name!r} was found dead{why} after this: {failure.message}"))
 
 
 async def leave_early(world: World) -> Failure | None:
@@ -147,10 +151,10 @@ async def leave_early(world: World) -> Failure | None:
     with overdue.bounded(bound, rollout=world.trace.id, doing=lambda: "killing the agent", shield=True):
         killed = await attempt(runtime.kill)
     world.holdings.struck += interrupts(killed.error)
-    if killed.value is True:
+    elapsed = trio.current_time() - started
+    if killed.value is True and elapsed < bound:
         return None
     world.segment.survives = True
-    elapsed = trio.current_time() - started
     why = "".join(f": {text(leaf)}" for leaf in plain(killed.error))
     survivors = f"processes of the agent in runtime {runtime.name!r} survived being killed"
     bounded = f" ({elapsed:g} s passed, timeouts.close = {bound:g} s)"

@@ -45,8 +45,8 @@ async def setup(world: World) -> Outcome:
         world.calling(ToolsetError, f"starting tool server {name!r}", SHARED)
         url = await toolset.start(context)
         world.hold("close", f"tool server {name!r}", toolset.stop)
-        world.tool_urls[name] = runtime.host_url(url)
         await world.proceed()
+        world.tool_urls[name] = _reachable(world, f"tool server {name!r}", url)
 
     world.calling(SandboxError, "applying the network policy", SHARED)
     await runtime.prepare_execution([slot.url, *world.tool_urls.values()])
@@ -55,13 +55,14 @@ async def setup(world: World) -> Outcome:
     world.calling(TaskError, "prompt interception", SHARED)
     world.opening = await session.intercept(plan.task.opening, opening=True)
 
+    endpoint = _reachable(world, "the gateway", slot.url) if slot.url else ""
     world.calling(HarnessError, "opening the harness session", SHARED)
     agent = world.agent
     exchange = Exchange(
         prompt=world.opening,
         system_prompt=plan.task.system_prompt,
         runtime=runtime,
-        endpoint=runtime.host_url(slot.url) if slot.url else "",
+        endpoint=endpoint,
         secret=slot.secret,
         tool_urls=dict(world.tool_urls),
         trace=trace,
@@ -76,6 +77,17 @@ async def setup(world: World) -> Outcome:
     return Outcome(trigger="ready")
 
 
+def _reachable(world: World, what: str, url: str) -> str:
+    """The URL under which programs in the runtime reach something of the engine's host."""
+    if not isinstance(url, str):
+        raise TypeError(f"its start() returned {type(url).__name__}; it returns a URL as text")
+    world.calling(SandboxError, f"mapping the URL of {what} into the runtime", SHARED)
+    mapped = world.present_runtime.host_url(url)
+    if not isinstance(mapped, str):
+        raise TypeError(f"host_url() returned {type(mapped).__name__}; it returns a URL as text")
+    return mapped
+
+
 def _by_name(toolsets: list[Toolset]) -> dict[str, Toolset]:
     """The tool servers under their names, each asked for once. Raises `TypeError`, and `ValueError` for a name
     twice."""
@@ -83,7 +95,9 @@ def _by_name(toolsets: list[Toolset]) -> dict[str, Toolset]:
     for toolset in toolsets:
         if not isinstance(toolset, Toolset):
             raise TypeError(f"a tool server was built as {type(toolset).__name__}; it must be a Toolset")
-        if (name := toolset.name) in named:
+        if not isinstance(name := toolset.name, str):
+            raise TypeError(f"the name of {type(toolset).__name__} is of type {type(name).__name__}; a name is text")
+        if name in named:
             raise ValueError(f"two tool servers are named {name!r}; give one of them another name")
         named[name] = toolset
     return named
