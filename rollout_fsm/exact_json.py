@@ -14,7 +14,7 @@ import attrs
 from cattrs import Converter
 from cattrs.cols import is_any_set, is_mapping, is_sequence
 from cattrs.errors import IterableValidationError, IterableValidationNote
-from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, mapping_structure_factory
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, mapping_structure_factory, override
 from cattrs.strategies import configure_union_passthrough
 
 from rollout_fsm.machine.exact import Fault, structure
@@ -255,8 +255,26 @@ def _object(type_: Any, converter: Converter) -> Callable[[object, object], obje
 
 
 def _record(type_: Any, converter: Converter) -> Callable[[object, object], object]:
-    inner = make_dict_structure_fn(type_, converter, _cattrs_forbid_extra_keys=converter.forbid_extra_keys)
+    """A record from an object; what its validators refuse is a fault of the field, beside those of the others."""
+    checked = {
+        attribute.name: override(struct_hook=_validated(attribute, converter))
+        for attribute in attrs.fields(attrs.resolve_types(type_))
+        if attribute.validator is not None and attribute.init
+    }
+    inner = make_dict_structure_fn(type_, converter, _cattrs_forbid_extra_keys=converter.forbid_extra_keys, **checked)  # type: ignore[arg-type]
     return lambda value, _: inner(require(value, dict), type_)
+
+
+def _validated(attribute: "attrs.Attribute[Any]", converter: Converter) -> Callable[[object, object], object]:
+    read, validator = converter.get_structure_hook(attribute.type), attribute.validator
+    assert validator is not None
+
+    def structure_field(value: object, type_: object) -> object:
+        built = read(value, type_)
+        validator(None, attribute, built)
+        return built
+
+    return structure_field
 
 
 def _without_nulls(type_: Any, converter: Converter) -> Callable[[object], dict[str, object]]:

@@ -67,10 +67,11 @@ class Holdings:
 
     async def _undo(self, step: Held) -> None:
         started = trio.current_time()
-        with self.overdue.bounded(step.bound, rollout=self.rollout, doing=step.doing, shield=True):
+        with self.overdue.bounded(step.bound, rollout=self.rollout, doing=step.doing, shield=True) as scope:
             error = (await attempt(step.undo)).error
-        elapsed = trio.current_time() - started
-        if elapsed >= step.bound:
+        returned = trio.current_time()
+        elapsed = returned - started
+        if returned >= scope.deadline:
             why = [f"within {step.bound:g} s (timeouts.{step.setting}), {elapsed:g} s passed", *map(text, plain(error))]
         elif error is not None:
             why = [text(leaf) for leaf in plain(error)] or [text(error)]

@@ -32,7 +32,7 @@ from rollout_fsm.messages import Message, Request, Response, SystemMessage
 from rollout_fsm.outcome import failed, interrupts, pass_on, plain
 from rollout_fsm.plan import Plan
 from rollout_fsm.runtime import Runtime
-from rollout_fsm.segment_run import Call, Gate, SegmentRun
+from rollout_fsm.segment_run import Call, Gate, SegmentEnded, SegmentRun
 from rollout_fsm.trace import ModelCall, Rewrite, Span, Trace, TraceWarning
 
 LEFT = "a model call in flight when its segment ended"
@@ -128,6 +128,8 @@ class Session:
         gate, segment = self.gate, self.segment
         if gate is None or gate.concluded:
             raise TurnRefused("rollout concluded")
+        if segment is not None and segment.hook_failures and gate.admits_turns:
+            raise SegmentEnded("the segment ended: a hook failed")
         if segment is None or segment.nursery is None or not gate.admits_turns:
             raise TurnRefused("no segment is running")
         condition = self.trace.stop_condition or self.plan.limits.reached(self.trace, len(segment.in_flight))
@@ -331,13 +333,14 @@ class Session:
         bound, started = self.plan.bounds.hook, trio.current_time()
         given = {"task": self.plan.task, "trace": self.trace, "runtime": self.runtime, **crossing}
         overdue = self.plan.services.overdue
-        with overdue.bounded(bound, rollout=self.trace.id, doing=hook.doing):
+        with overdue.bounded(bound, rollout=self.trace.id, doing=hook.doing) as scope:
             called = await attempt(hook, given)
-        elapsed = trio.current_time() - started
+        returned = trio.current_time()
+        elapsed = returned - started
         try:
             pass_on(called.error)
             await trio.lowlevel.checkpoint_if_cancelled()
-            if elapsed >= bound:
+            if returned >= scope.deadline:
                 late = f"{hook.said} timed out after {elapsed:g} s (timeouts.hook = {bound:g} s)"
                 raise _HookFailed([TaskError(late)])
             if called.error is None:

@@ -85,7 +85,7 @@ def settle(task: Task, *, has_user: bool, services: Services, settings: Mapping[
         tools=tuple(given.get("tools") or ()),
         judges=tuple(given.get("judges") or ()),
         has_user=has_user,
-        hooks=Hooks.of(task, reserved=_reserved()),
+        hooks=Hooks.of(task, reserved=reserved_conditions()),
         harness_metrics=harness_metrics(harness),
         harness_name=harness.name,
         model_name=given["model"].name,
@@ -104,7 +104,7 @@ _KINDS: Mapping[str, type] = {
 
 
 @cache
-def _reserved() -> frozenset[str]:
+def reserved_conditions() -> frozenset[str]:
     """The engine's own stop conditions, which no stop may bear as its name (L31)."""
     return frozenset(row.sets for row in lifecycle().declaration.rows if row.sets) | {*LIMIT_NAMES, "context_length"}
 

@@ -148,13 +148,14 @@ async def leave_early(world: World) -> Failure | None:
         return None  # none was ever started
     runtime, bound, started = world.present_runtime, world.plan.bounds.close, trio.current_time()
     overdue = world.plan.services.overdue
-    with overdue.bounded(bound, rollout=world.trace.id, doing=lambda: "killing the agent", shield=True):
+    with overdue.bounded(bound, rollout=world.trace.id, doing=lambda: "killing the agent", shield=True) as scope:
         killed = await attempt(runtime.kill)
     world.holdings.struck += interrupts(killed.error)
-    elapsed = trio.current_time() - started
-    if killed.value is True and elapsed < bound:
+    returned = trio.current_time()
+    if killed.value is True and returned < scope.deadline:
         return None
     world.segment.survives = True
+    elapsed = returned - started
     why = "".join(f": {text(leaf)}" for leaf in plain(killed.error))
     survivors = f"processes of the agent in runtime {runtime.name!r} survived being killed"
     bounded = f" ({elapsed:g} s passed, timeouts.close = {bound:g} s)"

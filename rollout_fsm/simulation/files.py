@@ -26,8 +26,9 @@ def simulate_files(
         try:
             line = json.dumps(simulate(path).to_json(), allow_nan=False)
         except (FormatError, OSError, TypeError, RuntimeError) as error:
-            complain(f"{path}: {error}")
-            code, line = USAGE, json.dumps({"error": str(error)})
+            said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            complain(f"{path}: {said}")
+            code, line = USAGE, json.dumps({"error": said})
             if not many:
                 break
         write(line)

@@ -6,7 +6,8 @@ phase of a tool server that there is not) is a fault too.
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import is_
 from pathlib import Path
@@ -19,6 +20,7 @@ from rollout_fsm.exact_json import FormatError, exact_converter, require, shown,
 from rollout_fsm.harness import Harness
 from rollout_fsm.machine.exact import Fault
 from rollout_fsm.messages import JSON
+from rollout_fsm.settings import reserved_conditions
 from rollout_fsm.simulation.faults import ModelError, ScriptedError
 from rollout_fsm.simulation.scenario import (
     FOREVER,
@@ -35,6 +37,8 @@ from rollout_fsm.simulation.trigger import Phase, Seconds, Trigger, check, named
 from rollout_fsm.task import Task
 
 READING = "the scenario cannot be read"
+_FIELD = re.compile(r"[.\[:]")
+"""Where the name of a field ends, in the path of a fault."""
 _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -57,14 +61,29 @@ def load_scenario(source: "Mapping[str, Any] | str | Path") -> Scenario:
     Raises `FormatError` with every fault and its path, `OSError` for a file that cannot be read.
     """
     data = parse(Path(source).read_bytes()) if isinstance(source, str | Path) else source
-    if isinstance(data, Mapping) and "scenario" in data:
-        scenario, path = structured(_CONVERTER, dict(data), Case, READING).scenario, "scenario."
-    else:
-        plain = dict(data) if isinstance(data, Mapping) else data
-        scenario, path = structured(_CONVERTER, plain, Scenario, READING), ""
-    if faults := list(_contradictions(scenario)):
+    plain = dict(data) if isinstance(data, Mapping) else data
+    try:
+        if isinstance(plain, dict) and "scenario" in plain:
+            scenario, path = structured(_CONVERTER, plain, Case, READING).scenario, "scenario."
+        else:
+            scenario, path = structured(_CONVERTER, plain, Scenario, READING), ""
+    except FormatError as refused:
+        raise FormatError(READING, [*refused.faults, *_further(plain, refused.faults)]) from None
+    if faults := [*_taken_names(scenario), *_contradictions(scenario)]:
         raise FormatError(READING, [f"{path}{fault}" for fault in faults])
     return _without_shorthands(scenario)
+
+
+def _further(data: object, found: Sequence[str]) -> list[str]:
+    """The names that are taken, of a scenario that has other faults: read without the fields in which those are."""
+    inside = isinstance(data, dict) and isinstance(data.get("scenario"), dict)
+    path = "scenario." if inside else ""
+    fields = data["scenario"] if isinstance(data, dict) and inside else data
+    if not isinstance(fields, dict):
+        return []
+    wrong = {_FIELD.split(fault.removeprefix(path), maxsplit=1)[0] for fault in found}
+    rest = {name: value for name, value in fields.items() if name not in wrong}
+    return [f"{path}{fault}" for fault in _taken_names(structured(_CONVERTER, rest, Scenario, READING))]
 
 
 def parse(text: bytes | str) -> Any:
@@ -96,7 +115,6 @@ def _no_constant(word: str) -> JSON:
 
 
 def _contradictions(scenario: Scenario) -> Iterator[str]:
-    yield from _taken_names(scenario)
     for short, hook, path in _SHORTHANDS:
         if getattr(scenario, short) is not None and hook(scenario).error is not None:
             yield f"{short}: {path}.error is given too, and both mean the same"
@@ -113,7 +131,9 @@ def _taken_names(scenario: Scenario) -> Iterator[str]:
     for kind in ("stops", "intercepts", "rewards", "metrics"):
         for place, hook in enumerate(getattr(scenario, kind)):
             path = f"{kind}[{place}].name"
-            if hasattr(Task, hook.name):
+            if kind == "stops" and hook.name in reserved_conditions():
+                yield f"{path}: {hook.name!r} is a stop condition of the engine's own; choose another name (L31)"
+            elif hasattr(Task, hook.name):
                 yield f"{path}: {hook.name!r} means something else to a task; choose another name"
             elif hook.name in taken:
                 yield f"{path}: {hook.name!r} is the name of {taken[hook.name]} too; a task has one hook of a name"
@@ -220,7 +240,6 @@ def _number(value: object, where: str) -> float:
 
 def _converter() -> Converter:
     converter = exact_converter(forbid_extra_keys=True)
-    read_trigger = converter.get_structure_hook(Trigger)
 
     def trigger(value: object, _: object) -> Trigger:
         return check(read_trigger(value, Trigger), early=False)
@@ -246,11 +265,11 @@ def _converter() -> Converter:
         Value: _value,
         ScriptedError: lambda value, _: ScriptedError.read(require(value, str)),
         ModelError: lambda value, _: ModelError.read(require(value, str)),
-        Trigger: trigger,
-        EarlyTrigger: early_trigger,
-        Triggers: triggers,
     }
     for type_, hook in hooks.items():
+        converter.register_structure_hook_func(partial(is_, type_), hook)
+    read_trigger = converter.get_structure_hook(Trigger)  # with the hooks of the values that are in one
+    for type_, hook in ((Trigger, trigger), (EarlyTrigger, early_trigger), (Triggers, triggers)):
         converter.register_structure_hook_func(partial(is_, type_), hook)
     return converter
 

@@ -29,12 +29,13 @@ def test_every_fault_is_reported_with_its_path() -> None:
             "mode": "walk",
             "setup": {"delay": "never", "error": "ValueErro"},
             "runtime": {"start": {"ignore_cancel": 1}, "alive": "yes"},
-            "timeouts": {"agent": -1},
-            "limits": {"max_turns": 2.0},
+            "timeouts": {"agent": -1, "boot": -2, "hook": "x"},
+            "limits": {"max_turns": 2.0, "max_input_tokens": -1},
             "segments": [{"turns": [{"delay": "forever", "input_tokens": -1}]}, {"turns": {}}],
             "stops": [{"boundary": "trace"}],
             "rewards": [{"name": "", "value": None, "weight": True}],
-            "cancel_at": [{"phase": "segment"}, {"time": 1, "phase": "boot"}, {}],
+            "cancel_at": [{"phase": "segment"}, {"time": 1, "phase": "boot"}, {}, {"phase": "boot", "after": -2}],
+            "metrics": [{"name": "finalize"}],
             "caller_stop": {"at": {"phase": "before", "after": 2}, "condition": ""},
             "other_calls": [{"at": {"phase": "before"}, "verb": "stop"}],
         }
@@ -44,7 +45,10 @@ def test_every_fault_is_reported_with_its_path() -> None:
         "cancel_at[0].phase: no phase 'segment'; did you mean 'segment:0'?",
         "cancel_at[1]: a trigger has either a time or a phase",
         "cancel_at[2]: a trigger has either a time or a phase",
+        "cancel_at[3].after: expected a number of seconds of at least 0, not -2 (a whole number)",
+        "limits.max_input_tokens: max_input_tokens must be a whole number of at least 0, or None for no cap, not -1",
         "limits.max_turns: expected a whole number, not 2.0 (a number)",
+        "metrics[0].name: 'finalize' means something else to a task; choose another name",
         "mod: unknown key; did you mean 'mode'?",
         "mode: expected 'run' or 'interaction' or 'manual', not 'walk' (a string)",
         "other_calls[0].at: no phase 'before' here: nothing can happen before the rollout",
@@ -60,7 +64,16 @@ def test_every_fault_is_reported_with_its_path() -> None:
         "setup.delay: expected a number of seconds or 'forever', not 'never' (a string)",
         "setup.error: no exception type 'ValueErro'; did you mean 'ValueError'?",
         "stops[0].name: missing",
-        "timeouts: agent must be a number of seconds of at least 0, or None, not -1",
+        "timeouts.agent: agent must be a number of seconds of at least 0, or None, not -1",
+        "timeouts.boot: boot must be a number of seconds of at least 0, or None, not -2",
+        "timeouts.hook: expected a number, not 'x' (a string)",
+    ]
+
+
+def test_a_stop_that_bears_a_stop_condition_of_the_engine_is_a_fault_of_its_name() -> None:
+    assert faults({"stops": [{"boundary": "trace", "name": "max_turns"}, {"boundary": "trace", "name": "error"}]}) == [
+        "stops[0].name: 'max_turns' is a stop condition of the engine's own; choose another name (L31)",
+        "stops[1].name: 'error' is a stop condition of the engine's own; choose another name (L31)",
     ]
 
 

@@ -108,8 +108,6 @@ def test_a_task_that_the_engine_refuses_is_a_type_error_and_no_group() -> None:
 
     with pytest.raises(TypeError, match="max_turns"):
         simulate({}, task=Wrong(prompt="hello"))
-    with pytest.raises(TypeError, match="agent_timeout"):
-        simulate({"stops": [{"boundary": "trace", "name": "agent_timeout"}]})
 
 
 def test_inside_of_an_event_loop_there_is_no_other() -> None:
