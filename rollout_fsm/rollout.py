@@ -179,9 +179,7 @@ class Rollout:
         """Release everything and end as `aborted`; returns when the rollout is final (L72). Await it: alone it does
         nothing."""
         while self._settled is not None:
-            self._cancel_asked = True
-            if self._scope is not None:
-                self._scope.cancel()
+            self._ask_to_cancel()
             await self._settled.wait()
         await self._drive("cancel")
 
@@ -227,8 +225,7 @@ class Rollout:
         if isinstance(error, GeneratorExit):
             return  # nothing may be awaited any more; the engine ends the rollout (L75)
         if error is not None and (_caller_cancelled() or interrupts(error) or _only_cancelled(error)):
-            with trio.CancelScope(shield=True):
-                await self.cancel()
+            await self._abort()
             return
         try:
             if error is not None:
@@ -238,10 +235,25 @@ class Rollout:
             await self.close()
         finally:
             if not self.is_final:  # cancelled while it waited for another task's call (L70)
-                with trio.CancelScope(shield=True):
-                    await self.cancel()
+                await self._abort()
 
     # ---- the loop
+
+    def _ask_to_cancel(self) -> None:
+        self._cancel_asked = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def _abort(self) -> None:
+        """Cancel, and see it through whatever strikes meanwhile (L70)."""
+        if self._settled is not None:
+            self._ask_to_cancel()
+        raised = await shielded(self.cancel, name=f"aborting {self.trace.id}")
+        try:
+            if raised is not None:
+                raise bare(raised)
+        finally:
+            del raised  # a frame that keeps an exception which it raises is kept by it
 
     @property
     def _machine(self) -> Lifecycle:
