@@ -9,7 +9,7 @@ from rollout_fsm.world import World
 
 @frozen
 class RolloutFacts:
-    """The nine guards of LIFECYCLE, as properties of the same names."""
+    """The nine guards, as properties of the same names."""
 
     world: World
 

@@ -244,7 +244,12 @@ class Session:
         failures: list[ProviderError] = []
         try:
             pass_on(got.error)
-            await trio.lowlevel.checkpoint_if_cancelled()  # cut off, or given up: whatever came out, it is no answer
+            try:
+                await trio.lowlevel.checkpoint_if_cancelled()  # cut off, or given up: whatever came out, it is no answer
+            except BaseException:
+                if answer is not None:
+                    record_call(None, None)  # its tokens were spent all the same (L81)
+                raise
             failures = self._model_failures(got)
             if not failures and answer is not None:
                 call.answered = True

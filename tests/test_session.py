@@ -2,6 +2,7 @@
 hang-ups and re-sent originals (L6, L32-L35, L37)."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -760,3 +761,17 @@ async def test_every_call_is_on_the_trace_committed_or_not() -> None:
     assert [(call.node, call.usage) for call in trace.calls] == [(None, Usage(prompt_tokens=10, completion_tokens=5))]
     assert trace.usage == Usage(prompt_tokens=10, completion_tokens=5)
     assert trace.num_output_tokens == 0
+
+
+async def test_an_answer_that_came_although_its_call_was_cut_off_is_not_committed_and_its_tokens_count() -> None:
+    async def answers_all_the_same() -> object:
+        with suppress(trio.Cancelled):
+            await trio.sleep_forever()
+        return "too late"
+
+    world = World()
+    world.script["segment"] = hang_up_at(1, model=2, hook=0, then=5, world=world)
+    world.script["model"] = answers_all_the_same
+    trace = await play(world)
+    assert [(call.node, call.usage) for call in trace.calls] == [(None, Usage(prompt_tokens=10, completion_tokens=5))]
+    assert (trace.num_turns, trace.num_output_tokens, trace.usage.completion_tokens) == (0, 0, 5)

@@ -1,6 +1,6 @@
 """Every life that a rollout could have on the declared machine: its situations, and the steps from one to the next.
 
-A situation is a state with all that the guards ask about. The facts change by what LIFECYCLE.md lets happen, and by
+A situation is a state with all that the guards ask about. The facts change by what the rules let happen, and by
 nothing else: a turn commits or fails while a segment runs, another task says `stop`, the owner of a borrowed runtime
 stops it, an agent survives its killing. Turns are bounded, so there are finitely many situations. No clock and no
 driver is known here; who searches these lives, and for what, is in search.py.
@@ -25,7 +25,7 @@ SEGMENT_ENDS = ("segment_ended", "timed_out", "errored")
 
 @frozen(kw_only=True, cache_hash=True)
 class Life:
-    """One situation of one rollout. The first line never changes in a life; `condition` is its stop condition."""
+    """One situation of one rollout. The first five facts never change in a life."""
 
     opens_conversation: bool
     has_user: bool
@@ -35,6 +35,7 @@ class Life:
     state: str
     turns: int = TURNS
     condition: str | None = None
+    """The stop condition."""
     runtime_lost: bool = False
     model_failed: bool = False
     agent_survives: bool = False

@@ -1,4 +1,4 @@
-"""What LIFECYCLE.md promises of a whole life, told from what happened in it, without a look at any row.
+"""What the rules promise of a whole life, told from what happened in it, without a look at any row.
 
 A history remembers what the promises need: whether something failed or a cancellation came, whether a turn was refused,
 how far the work has got. The search compares it with where the declared rows have led.

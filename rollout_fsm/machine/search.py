@@ -2,7 +2,7 @@
 
 The proofs of check.py look at rows and at paths that no facts forbid. Here the guards hold what they would hold in a
 rollout, so that what is found is a life that could happen: one that never ends (S1), one that is stuck (S2), a row that
-no life takes (S3), a life that does not go as LIFECYCLE.md promises (S4; what it promises is in promises.py).
+no life takes (S3), a life that does not go as the rules promise (S4; what they promise is in promises.py).
 """
 
 from collections import Counter
