@@ -245,7 +245,7 @@ class Session:
         try:
             pass_on(got.error)
             try:
-                await trio.lowlevel.checkpoint_if_cancelled()  # cut off, or given up: whatever came out, it is no answer
+                await trio.lowlevel.checkpoint_if_cancelled()  # given up: whatever came out, it is no answer
             except BaseException:
                 if answer is not None:
                     record_call(None, None)  # its tokens were spent all the same (L81)

@@ -5,7 +5,8 @@ Such a test waits for events, never for time.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import hypothesis  # noqa: F401  loads trio's plugin, which makes its scheduling deterministic
@@ -36,6 +37,15 @@ def under_trio(function: Callable[..., Awaitable[None]], *, real_time: bool) -> 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "real_time: an async test on the real clock, with real processes or sockets")
     config.addinivalue_line("markers", "whole_process: runs the program as a user does")
+
+
+@pytest.fixture(scope="module")
+def no_log() -> Iterator[None]:
+    """Nothing of the engine's log: for properties, whose report would have that of every example."""
+    log = logging.getLogger("rollout_fsm")
+    before, log.disabled = log.disabled, True
+    yield
+    log.disabled = before
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from attrs import frozen
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout_fsm.graph import Placement
@@ -212,7 +212,6 @@ def longest_known(trace: Trace, prompt: Sequence[Message]) -> int:
     return best
 
 
-@settings(max_examples=200)
 @given(st.lists(st.tuples(_conversations, _words | st.none(), st.booleans()), max_size=12), _conversations)
 def test_a_conversation_is_found_exactly_as_far_as_some_branch_has_it(
     turns: list[tuple[list[Message], str | None, bool]], asked: list[Message]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 from attrs import frozen
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout_fsm.limits import RolloutTimeouts
@@ -190,7 +190,6 @@ _timeouts = st.builds(
 _prompts = st.none() | texts | st.lists(messages, max_size=3).map(tuple)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.builds(
         Rich,

@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout_fsm.errors import ErrorRecord
@@ -267,7 +267,6 @@ def counted_from_scratch(trace: Trace) -> tuple[int, int, int]:
     )
 
 
-@settings(max_examples=200)
 @given(conversations())
 def test_the_kept_counts_are_those_counted_from_scratch(trace: Trace) -> None:
     assert counts(trace) == counted_from_scratch(trace)
@@ -279,7 +278,6 @@ def test_the_kept_counts_are_those_counted_from_scratch(trace: Trace) -> None:
         assert trace.usage.completion_tokens == sum(usage.completion_tokens for usage in known)
 
 
-@settings(max_examples=100)
 @given(conversations(), st.booleans())
 def test_a_trace_made_from_stored_nodes_and_calls_has_the_same_counts_and_goes_on_alike(
     trace: Trace, at_the_end: bool

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout_fsm.errors import ErrorRecord
@@ -41,6 +41,7 @@ from rollout_fsm.trace import (
     TransitionRecord,
 )
 from rollout_fsm.trace_json import FormatError, trace_from_json, trace_to_json
+from tests.profiles import examples
 from tests.trace_strategies import HOSTILE, json_objects, messages, texts, traces
 
 
@@ -105,7 +106,7 @@ def written(trace: Trace) -> dict[str, Any]:
     return data
 
 
-@settings(max_examples=60, deadline=None)
+@examples(1 / 2)
 @given(traces())
 def test_a_trace_loads_back_equal_and_is_written_again_alike(trace: Trace) -> None:
     line = trace_to_json(trace)
@@ -262,7 +263,6 @@ def test_unknown_fields_all_over_are_kept_together_and_make_a_difference() -> No
     assert trace != full_trace()
 
 
-@settings(max_examples=60, deadline=None)
 @given(json_objects, st.sampled_from(UNKNOWN))
 def test_unknown_fields_of_any_name_are_kept(fields: dict[str, JSON], path: tuple[str, ...]) -> None:
     data = written(full_trace())
@@ -374,7 +374,6 @@ def test_a_configuration_with_tuples_loads_back_equal() -> None:
     assert trace_from_json(trace_to_json(trace)) == trace
 
 
-@settings(max_examples=150, deadline=None)
 @given(messages)
 def test_a_message_loads_back_equal(message: Message) -> None:
     data = message_to_json(message)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout_fsm.trace import TaskInfo, Trace
@@ -219,7 +219,6 @@ def test_threads_and_processes_that_share_a_path_do_not_mix_their_lines(tmp_path
     assert len({one.id for one in found}) == len(found) == 100
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from([b"\n", b"\x00", b"{", b'"', b"}", b"\xff", b"[1]", b"null", b"\xe2\x80\xa8"])))
 def test_no_garbage_stops_the_reader(tmp_path_factory: pytest.TempPathFactory, garbage: list[bytes]) -> None:
     path = tmp_path_factory.mktemp("garbage") / "traces.jsonl"
