@@ -36,6 +36,8 @@ _NAMES: Mapping[type, str] = {
 }
 _FREE = (JSON, ForwardRef(str(JSON)))
 _SHOWN = 60
+_BITS = 1_000
+"""Of a whole number that still has a float near it."""
 
 
 class FormatError(ValueError):
@@ -183,6 +185,8 @@ def _exactly(exact: type) -> Callable[[object, object], object]:
 
 def _number(value: object, _: object) -> float:
     if type(value) is int:
+        if value.bit_length() > _BITS:
+            raise Fault("expected a number that a float can hold, not one of more than 300 digits")
         return value
     number: float = require(value, float)
     if not math.isfinite(number):
@@ -255,14 +259,27 @@ def _object(type_: Any, converter: Converter) -> Callable[[object, object], obje
 
 
 def _record(type_: Any, converter: Converter) -> Callable[[object, object], object]:
-    """A record from an object; what its validators refuse is a fault of the field, beside those of the others."""
+    inner = make_dict_structure_fn(type_, converter, _cattrs_forbid_extra_keys=converter.forbid_extra_keys)
+    return lambda value, _: inner(require(value, dict), type_)
+
+
+def check_fields(converter: Converter, record: type) -> None:
+    """Have what the record's validators refuse told field by field, all at once and with its path.
+
+    For a record whose validators look at their own value alone, and whose fields are not converted.
+    """
     checked = {
         attribute.name: override(struct_hook=_validated(attribute, converter))
-        for attribute in attrs.fields(attrs.resolve_types(type_))
-        if attribute.validator is not None and attribute.init
+        for attribute in attrs.fields(record)
+        if attribute.validator is not None
     }
-    inner = make_dict_structure_fn(type_, converter, _cattrs_forbid_extra_keys=converter.forbid_extra_keys, **checked)  # type: ignore[arg-type]
-    return lambda value, _: inner(require(value, dict), type_)
+    inner: Callable[[Any, Any], object] = make_dict_structure_fn(
+        record,
+        converter,
+        _cattrs_forbid_extra_keys=converter.forbid_extra_keys,
+        **checked,  # type: ignore[arg-type]
+    )
+    converter.register_structure_hook(record, lambda value, _: inner(require(value, dict), record))
 
 
 def _validated(attribute: "attrs.Attribute[Any]", converter: Converter) -> Callable[[object, object], object]:

@@ -92,6 +92,8 @@ class Rollout:
     """Of the running activity, for a `cancel()` from elsewhere."""
     _cancel_asked: bool = field(init=False, default=False)
     """Whether `cancel()` has asked; it is never taken back."""
+    _left_by: Outcome | None = field(init=False, default=None)
+    """The failure with which the owner left the block while a call was in progress: it is told when that ends (L43)."""
     _struck: list[Interrupt] = field(init=False, factory=list)
     """KeyboardInterrupts and SystemExits to be raised at the end of the call."""
     _blamed: list[BaseException] = field(init=False, factory=list)
@@ -171,8 +173,7 @@ class Rollout:
         if state.kind == "final" or state.activity is not None:
             log.warning("fail() of rollout %s, which is %s: %s", self.trace.id, self.state, text(error))
             return
-        told = [leaf for leaf in leaves(error) if not isinstance(leaf, trio.Cancelled)] or [error]
-        self._fire(Outcome(trigger="errored", failures=[Failure(error=record(leaf)) for leaf in told]))
+        self._fire(_of_the_owner(error))
 
     @protected
     async def cancel(self) -> None:
@@ -229,11 +230,14 @@ class Rollout:
             return
         try:
             if error is not None:
-                while self._settled is not None:
-                    await self._settled.wait()
-                self.fail(error)
+                if (settled := self._settled) is not None:
+                    self._left_by = _of_the_owner(error)
+                    await settled.wait()
+                else:
+                    self.fail(error)
             await self.close()
         finally:
+            self._left_by = None
             if not self.is_final:  # cancelled while it waited for another task's call (L70)
                 await self._abort()
 
@@ -247,7 +251,7 @@ class Rollout:
     async def _abort(self) -> None:
         """Cancel, and see it through whatever strikes meanwhile (L70)."""
         if self._settled is not None:
-            self._ask_to_cancel()
+            self._ask_to_cancel()  # at once: the child that waits starts a tick later, when one more phase could begin
         raised = await shielded(self.cancel, name=f"aborting {self.trace.id}")
         try:
             if raised is not None:
@@ -287,6 +291,9 @@ class Rollout:
                 await self._run()
             finally:
                 self._settled = self._scope = None
+                if (left := self._left_by) is not None and self._declared.kind == "resting":
+                    self._left_by = None
+                    self._fire(left)
                 settled.set()
         elif not self._blamed:
             await trio.lowlevel.cancel_shielded_checkpoint()
@@ -463,6 +470,12 @@ class Rollout:
             f"caller drives: wait for that call, or use close(), which waits, or stop() and cancel(), which may come "
             f"from anywhere (L23)"
         )
+
+
+def _of_the_owner(error: BaseException) -> Outcome:
+    """The owner's failure: what was raised, leaf by leaf, under its own type (L43)."""
+    told = [leaf for leaf in leaves(error) if not isinstance(leaf, trio.Cancelled)] or [error]
+    return Outcome(trigger="errored", failures=[Failure(error=record(leaf)) for leaf in told])
 
 
 def _nobody() -> TaskError:

@@ -15,7 +15,7 @@ import trio
 from attrs import define, field, frozen
 
 from rollout_fsm.attempt import attempt
-from rollout_fsm.errors import TaskError, attribute, record
+from rollout_fsm.errors import TaskError, attribute, record, text
 from rollout_fsm.hooks import BoundHook, Hooks
 from rollout_fsm.judge import Judge
 from rollout_fsm.outcome import Failure, bare, failed, interrupts, lost, nobodys, pass_on, plain
@@ -151,15 +151,19 @@ class Scoring:
             place[name] = number if signal.kind == "metric" else Reward(score=number, weight=signal.weight)
 
     def check_foreign_values(self) -> None:
-        """What the task's own code wrote among the rewards and metrics is no measurement: it goes, and is a failure."""
-        values: Mapping[str, tuple[dict[str, Any], tuple[type, ...]]] = {
-            "rewards": (self.trace.rewards, (Reward,)),
-            "metrics": (self.trace.metrics, (int, float)),
+        """What the task's own code wrote among the rewards and metrics is no measurement: it goes, and is a failure.
+        So are rewards that add up to more than a float holds."""
+        values: Mapping[str, tuple[dict[str, Any], Callable[[Any], bool]]] = {
+            "rewards": (self.trace.rewards, _is_reward),
+            "metrics": (self.trace.metrics, _is_metric),
         }
-        for place, (found, kinds) in values.items():
-            for name in [name for name, value in found.items() if value is not None and not isinstance(value, kinds)]:
-                said = f"trace.{place}[{name!r}] was set to {found.pop(name)!r}; return it from a signal instead"
+        for place, (found, fits) in values.items():
+            for name in [name for name, value in found.items() if value is not None and not fits(value)]:
+                said = f"trace.{place}[{name!r}] was set to {text(found.pop(name))}; return it from a signal instead"
                 self.failures.append(Failure(error=record(TaskError(said)), stands=True))
+        if self.trace.reward is None and any(self.trace.rewards.values()):
+            said = "the rewards add up to no finite number; give them smaller weights"
+            self.failures.append(Failure(error=record(TaskError(said)), stands=True))
 
 
 def _numbers(signal: Signal, value: object) -> dict[str, float]:
@@ -175,6 +179,14 @@ def _numbers(signal: Signal, value: object) -> dict[str, float]:
             )
         numbers[name] = finite
     return numbers
+
+
+def _is_metric(value: object) -> bool:
+    return isinstance(value, int | float) and _finite(value, 1.0) is not None
+
+
+def _is_reward(value: object) -> bool:
+    return isinstance(value, Reward) and _finite(value.score, value.weight) is not None
 
 
 def _finite(number: object, weight: float) -> float | None:

@@ -5,6 +5,7 @@ The engine writes it; hooks, rewards and observers read it. `place`, `commit` an
 the same ones. Nothing here knows a clock: times come from the engine, in epoch seconds. Its JSON is in `trace_json`.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, TypeVar
 
@@ -350,9 +351,10 @@ class Trace:
 
     @property
     def reward(self) -> float | None:
-        """The sum of score x weight over the rewards that were measured; None if none was (L64)."""
+        """The sum of score x weight over the rewards that were measured; None if none was (L64), and where they add up
+        to more than a float holds."""
         measured = [reward.value for reward in self.rewards.values() if isinstance(reward, Reward)]
-        return sum(measured) if measured else None
+        return total if measured and math.isfinite(total := sum(measured)) else None
 
     @property
     def last_reply(self) -> str:

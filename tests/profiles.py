@@ -1,4 +1,5 @@
-"""How much the tests that try everything try: `dev` takes seconds, `ci` is bounded, `fuzz` is exhaustive.
+"""How much the tests that try everything try: `dev` takes seconds, `ci` is bounded, `fuzz` is exhaustive where that
+ends: of a race that has more, it plays 20,000 schedules.
 
 One choice for property tests and sweeps alike, the one of hypothesis: `pytest --hypothesis-profile=fuzz`. Without it,
 `ci` where the environment says `CI`, else `dev`. A sample is the same in every run, and so are the examples in `ci`:

@@ -38,6 +38,7 @@ from tests.world import (
     mint,
     play,
     raises,
+    sleeps,
     whole,
     world_task,
 )
@@ -554,3 +555,29 @@ async def test_one_line_is_logged_at_the_end(caplog: pytest.LogCaptureFixture) -
         f"rollout done: id={failed.id} task=WorldTask reward=None turns=0 stop=TaskError",
     ]
     assert isinstance(trace, Trace)
+
+
+# ---- left while another task drives: L43, L70
+
+
+async def test_a_block_left_by_an_exception_while_another_task_drives_fails_the_rollout_after_that_call() -> None:
+    world = World(script={"segment": sleeps(10)})
+    async with open_engine(gateway=False) as engine, trio.open_nursery() as nursery:
+        rollout = mint(engine, world, has_user=True)
+        went_on: list[bool] = []
+
+        async def drive() -> None:
+            await rollout.open()
+            while await rollout.step("and then?"):
+                went_on.append(True)
+            await rollout.close()
+
+        nursery.start_soon(drive)
+        await trio.sleep(5)
+        with pytest.raises(OwnersError):
+            async with rollout:
+                raise OwnersError("mine")
+        assert trio.current_time() == 10
+    assert (rollout.state, went_on) == ("failed", [])
+    assert error_types(rollout.trace) == ["OwnersError"]
+    assert check_trace(rollout.trace) == []

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import pytest
-from attrs import frozen
+from attrs import field, frozen, validators
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -225,3 +225,22 @@ def test_a_message_prompt_is_written_with_its_roles() -> None:
         {"role": "system", "content": "s"},
         {"role": "user", "content": "u"},
     ]
+
+
+def test_a_validator_of_a_tasks_own_sees_the_whole_task_and_what_a_converter_made() -> None:
+    @frozen(kw_only=True)
+    class Careful(Task):
+        low: int = 0
+        high: int = field(default=9)
+        kind: str = field(default="easy", converter=str.lower, validator=validators.in_(["easy", "hard"]))
+
+        @high.validator
+        def above(self, attribute: object, value: int) -> None:
+            if value < self.low:
+                raise ValueError(f"high must be at least {self.low}, not {value}")
+
+    made = structure_task(Careful, {"prompt": "?", "low": 1, "high": 2, "kind": "HARD"})
+    assert isinstance(made, Careful)
+    assert (made.high, made.kind) == (2, "hard")
+    with pytest.raises(FormatError, match="high must be at least 3, not 2"):
+        structure_task(Careful, {"prompt": "?", "low": 3, "high": 2})

@@ -55,7 +55,7 @@ def _machine(screen: Screen) -> int:
         for broken in wrong:
             screen.say(Text.assemble("           ", (harmless(str(broken), keep=""), "red")))
     if not sound:
-        screen.say("the properties marked ? are proven of a declaration that has the others")
+        screen.say("?: not tried, since these proofs stand on P1 to P10")
     if faults:
         screen.say(Text(f"{len(faults)} fault{'s' if len(faults) > 1 else ''}", "bold red"))
     return EXIT_FAULTS if faults else 0

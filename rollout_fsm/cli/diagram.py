@@ -73,6 +73,8 @@ def _write(folder: Path, screen: Screen) -> int:
 
 
 def _check(folder: Path, screen: Screen) -> int:
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder; --check compares the drawings of a checkout with its states")
     try:
         stale = stale_diagrams(folder)
     except OSError as error:

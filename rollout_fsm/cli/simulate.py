@@ -7,6 +7,7 @@ from cyclopts import Parameter
 
 from rollout_fsm.cli.command import Command
 from rollout_fsm.cli.faults import UsageError
+from rollout_fsm.cli.harmless import harmless
 from rollout_fsm.cli.screen import Screen
 from rollout_fsm.simulation import simulate_files
 
@@ -34,7 +35,7 @@ def simulate(
             scenarios,
             many=many,
             write=lambda line: screen.write(f"{line}\n"),
-            complain=lambda line: screen.complain(f"rollout-fsm: {line}"),
+            complain=lambda line: screen.complain(f"rollout-fsm: {harmless(line, keep='')}"),
         )
 
     return command

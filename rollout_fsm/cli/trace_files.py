@@ -15,8 +15,12 @@ __all__ = ["find_trace", "traces_in", "traces_path"]
 
 def traces_path(path: Path) -> Path:
     """The file of traces: the path itself, or the one in a run's folder. Raises `UsageError` if there is none."""
-    found = path / TRACES if path.is_dir() else path
-    if not found.exists():
+    try:
+        found = path / TRACES if path.is_dir() else path
+        there = found.exists()
+    except OSError as error:  # a name that is too long, say
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    if not there:
         where = f"the folder {path} holds no {TRACES}" if path.is_dir() else f"there is no file {path}"
         raise UsageError(f"{where}; name a file of traces or the folder of a run")
     return found
@@ -50,7 +54,7 @@ def find_trace(path: Path, prefix: str, screen: Screen) -> Trace:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise UsageError(f"{path}: there is no trace whose id begins with {prefix!r}; without an id all are listed")
+        raise UsageError(f"{path}: no trace's id begins with {prefix!r}; `rollout-fsm show {path}` lists them")
     some = ", ".join(trace.id for trace in found[:5])
     raise UsageError(
         f"{path}: {len(found)} traces have an id that begins with {prefix!r}: {some}{', …' if found[5:] else ''}"

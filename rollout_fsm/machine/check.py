@@ -99,13 +99,20 @@ def _reachable_and_mortal(subject: _Subject) -> Iterator[Fault]:
 
 def _never_scored_after_a_failure(subject: _Subject) -> Iterator[Fault]:
     for name in DEAD_ENDS:
-        onward = _ways(name, subject.moves) if name in subject.moves else {}
+        if name not in subject.moves:
+            yield Fault(property="P2", message=f"speaks of the state {name!r}, which is not declared")
+            continue
+        onward = _ways(name, subject.moves)
         for forbidden in (*SCORED, "completed"):
             if forbidden in onward:
                 yield subject.fault(name, "P2", f"leads to {forbidden}, where a run is scored", *onward[forbidden])
 
 
 def _completed_in_order(subject: _Subject) -> Iterator[Fault]:
+    for name in (*SCORED, "completed"):
+        if name not in subject.moves:
+            yield Fault(property="P3", message=f"speaks of the state {name!r}, which is not declared")
+
     def step(here: tuple[str, int, bool]) -> Iterator[tuple[Row, tuple[str, int, bool]]]:
         name, passed, disordered = here
         for row in subject.moves[name]:
@@ -195,6 +202,9 @@ def _unnamed(noun: str, words: Iterable[str], used: Iterable[str | None]) -> Ite
 
 
 def _clocked(subject: _Subject) -> Iterator[Fault]:
+    for name in CLOCKED:
+        if name not in subject.moves:
+            yield Fault(property="P8", message=f"speaks of the state {name!r}, which is not declared")
     for name, state in subject.declaration.states.items():
         runs = state.bound == "agent"
         if runs and name not in CLOCKED:

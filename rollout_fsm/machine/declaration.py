@@ -270,7 +270,8 @@ def _repeated(state: _StateFile) -> list[str]:
         earlier = first.setdefault((row.trigger, row.guard), index)
         if earlier != index:
             guard = f"guard {row.guard!r}" if row.guard else "no guard"
-            faults.append(f"on[{index}]: could never be taken: it repeats on[{earlier}] ({row.trigger!r}, {guard})")
+            same = f"on[{earlier}] has the same trigger and guard ({row.trigger!r}, {guard})"
+            faults.append(f"on[{index}]: could never be taken: {same}")
     return faults
 
 

@@ -60,7 +60,7 @@ NOTES = (
     "red leads into a failure, which sets error; violet into a cancellation; cancel sets cancelled",
 )
 
-PATH_NOTE = "The path is numbered; times are those since its first step."
+PATH_NOTE = "The path is numbered; times are those since (1)."
 
 
 def render_dot(picture: Picture) -> str:

@@ -14,12 +14,12 @@ from attrs import evolve, frozen
 from rollout_fsm.machine.declaration import Declaration, Row, State
 from rollout_fsm.machine.guards import GUARDS
 from rollout_fsm.machine.paths import by_trigger, can_be_fired
-from rollout_fsm.machine.vocabulary import GIVEN
+from rollout_fsm.machine.vocabulary import ACTIVITIES, GIVEN, ONGOING
 
 TURNS = 1
 """How many turns the model has in it: enough for a segment after which the exchange goes on, and a silent one."""
 
-SEGMENT_ENDS = ("segment_ended", "timed_out", "errored")
+SEGMENT_ENDS = tuple(outcome for outcome in ACTIVITIES["segment"] if outcome not in ONGOING)
 """The outcomes with which a segment is over, by itself or because it was left early (L13)."""
 
 
@@ -85,7 +85,7 @@ class Place:
     rows: Mapping[str, tuple[Row, ...]]
 
 
-def places(declaration: Declaration) -> Mapping[str, Place]:
+def places_of(declaration: Declaration) -> Mapping[str, Place]:
     """Every state of the declaration."""
     return {
         name: Place(

@@ -8,6 +8,7 @@ document and, for a stop of the caller's, by the host. What SCXML has no word fo
 our own, which interpreters pass over. Every expression means the same in ECMAScript and in Python.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
@@ -27,7 +28,8 @@ LEGEND = (
     "                  shielded is active and not interrupted: a cancellation that comes is held back until it is left",
     "rollout:activity  what runs; rollout:bound: the timeout that bounds it; rollout:span: the timing it counts to",
     "rollout:errors    what becomes of errors that came with the event: record puts them on the trace, warn makes them",
-    "                  warnings, raise raises them to the caller and records nothing",
+    "                  warnings, raise raises them to the caller and records nothing; an agent that survives being",
+    "                  killed, and a signal that failed in time, are errors whatever the transition says",
     "rollout:answers   events that a final state answers without leaving it",
     "",
     "A transition without a target is an answer, not a move. A stop condition is set only if none is set yet;",
@@ -110,7 +112,7 @@ def _final(state: State) -> Iterator[str]:
 
 
 def _comment(text: str) -> str:
-    return f"<!-- {escape(text).replace('--', '- -')} -->"
+    return f"<!-- {re.sub('-(?=-|$)', '- ', escape(text))} -->"
 
 
 def _attributes(state: State) -> str:

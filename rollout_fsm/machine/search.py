@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen
 
 from rollout_fsm.machine.declaration import Declaration, Row, State
 from rollout_fsm.machine.fault import Fault
-from rollout_fsm.machine.lives import Life, Place, births, places, steps
+from rollout_fsm.machine.lives import Life, Place, births, places_of, steps
 from rollout_fsm.machine.promises import History, broken, told
 
 AWAITED = ("open", "step", "close", "cancel")
@@ -50,16 +50,16 @@ class Lives:
         return Fault(property=property_, message=f"{life}: {message}", states=(life.state,), path=path)
 
 
-def live(declaration: Declaration) -> Lives:
+def follow(declaration: Declaration) -> Lives:
     """Follow every life of the declared machine."""
-    there_are = places(declaration)
+    places = places_of(declaration)
     situations = [Situation(life=life) for life in births(declaration)]
     numbers = {situation: number for number, situation in enumerate(situations)}
     ways: list[tuple[Row, ...]] = [()] * len(situations)
     onward: list[Onward] = []
     for here in situations:  # the list grows while it is walked, so the nearest come first
         way, found = ways[len(onward)], []
-        for row, there in _onward(there_are, here):
+        for row, there in _onward(places, here):
             number = numbers.setdefault(there, len(situations))
             if number == len(situations):
                 situations.append(there)
@@ -82,20 +82,24 @@ def _onward(places: Mapping[str, Place], here: Situation) -> Iterator[tuple[Row 
 
 def search(declaration: Declaration) -> list[Fault]:
     """Every fault that some life shows, property by property; of a declaration that check.py finds sound."""
-    lives = live(declaration)
+    lives = follow(declaration)
     return [*_endless(lives), *_stuck(lives), *_untaken(lives), *_unpromised(lives)]
 
 
 def _endless(lives: Lives) -> Iterator[Fault]:
-    onward = [{there for _, there in found} - {here} for here, found in enumerate(lives.onward)]
+    onward = [{there for row, there in found if row is None or not row.same} for found in lives.onward]
+    circling = _peeled(_peeled(set(range(len(onward))), onward), _backward(onward))
+    for here in sorted(circling)[:1]:
+        rows = [row for row, there in lives.onward[here] if row is not None and not row.same and there in circling]
+        yield lives.fault("S1", here, "can go on for ever without a turn", *rows[:1])
+
+
+def _backward(onward: Sequence[set[int]]) -> Sequence[set[int]]:
     backward: list[set[int]] = [set() for _ in onward]
     for here, found in enumerate(onward):
         for there in found:
             backward[there].add(here)
-    circling = _peeled(_peeled(set(range(len(onward))), onward), backward)
-    for here in sorted(circling)[:1]:
-        rows = [row for row, there in lives.onward[here] if row is not None and there in circling - {here}]
-        yield lives.fault("S1", here, "can go on for ever without a turn", *rows[:1])
+    return backward
 
 
 def _peeled(left: set[int], onward: Sequence[set[int]]) -> set[int]:
@@ -114,19 +118,37 @@ def _peeled(left: set[int], onward: Sequence[set[int]]) -> set[int]:
 
 def _stuck(lives: Lives) -> Iterator[Fault]:
     reported: set[tuple[str, str]] = set()
+    ending = _ending(lives)
     for here, found in enumerate(lives.onward):
         state = lives.state(here)
-        moves = [row for row, _ in found if row is not None and not row.same]
-        ends = [row for row in moves if row.trigger == "close" or (state.activity and row.trigger != "cancel")]
-        if state.kind != "final" and not ends and (state.name, "") not in reported:
+        if here not in ending and (state.name, "") not in reported:
             reported.add((state.name, ""))
-            yield lives.fault("S2", here, "no outcome of an activity and no `close` leads on")
-        for row in moves:
+            yield lives.fault("S2", here, "the outcomes of its activities and `close` lead to no end")
+        for row in (row for row, _ in found if row is not None and not row.same):
             unawaited = state.activity is None and row.trigger not in AWAITED
             activity = lives.declaration.states[row.to].activity
             if unawaited and activity is not None and (state.name, row.trigger) not in reported:
                 reported.add((state.name, row.trigger))
                 yield lives.fault("S2", here, f"{row.trigger!r} starts an activity, and nobody waits for it", row)
+
+
+def _ending(lives: Lives) -> set[int]:
+    """The situations from which activities and `close` alone lead to the end: no `cancel`, no help from outside."""
+    onward = [
+        {
+            there
+            for row, there in found
+            if row is not None and (row.trigger == "close" or (lives.state(here).activity and row.trigger != "cancel"))
+        }
+        for here, found in enumerate(lives.onward)
+    ]
+    backward = _backward(onward)
+    ending = [here for here in range(len(onward)) if lives.state(here).kind == "final"]
+    seen = set(ending)
+    for here in ending:
+        ending += backward[here] - seen
+        seen |= backward[here]
+    return seen
 
 
 def _untaken(lives: Lives) -> Iterator[Fault]:

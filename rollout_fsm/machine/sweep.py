@@ -43,7 +43,7 @@ def sweep(machine: Lifecycle, declaration: Declaration) -> list[Fault]:
     """Where the machine and the declaration part, at most once for each state and trigger."""
     everything = tuple(_valuations())
     found = (
-        _parting(machine, name, trigger, rows.get(trigger, ()), everything if trigger in rows else everything[:1])
+        _parting(machine, name, trigger, rows.get(trigger, ()), everything)
         for name, rows in ((name, by_trigger(state)) for name, state in declaration.states.items())
         for trigger in TRIGGERS
     )

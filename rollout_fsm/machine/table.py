@@ -48,7 +48,8 @@ def _lines(declaration: Declaration) -> Iterator[str]:
     yield "Of the rows with one state and trigger the first whose guard holds is taken; no guard always holds."
     yield "*sets* is the stop condition that the row sets if none is set yet; (given) is the one that came with the"
     yield "trigger. *errors* is what becomes of the errors that came with it: record puts them on the trace, warn makes"
-    yield "them warnings, raise raises `RuntimeLifetimeError` to the caller and records nothing."
+    yield "them warnings, raise raises `RuntimeLifetimeError` to the caller and records nothing. An agent that survives"
+    yield "being killed, and a signal that failed in time, are errors whatever the row says."
     yield "A row to (same) is an answer, not a move: it is not recorded, runs nothing and touches no sealed trace."
     for group in GROUPS:
         members = [state for state in states if state.group == group]

@@ -82,7 +82,7 @@ ACTIVITIES: Mapping[Activity, tuple[Trigger, ...]] = MappingProxyType(
         "release": ("released",),
     }
 )
-"""Every activity and the outcomes it can have, besides being cancelled."""
+"""Every activity and the outcomes it can have, besides being cancelled; of those that end it, success comes first."""
 
 ONGOING: frozenset[Trigger] = frozenset({"refused"})
 """Outcomes that an activity has while it goes on running: the state changes under it, and the next one has it too."""

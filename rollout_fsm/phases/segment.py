@@ -128,7 +128,7 @@ def _model_failed(
 async def _attributed_to_the_box(world: World, failure: ErrorRecord) -> ErrorRecord:
     """A program's failure, or the box's if that does not answer any more: silence and an exception are a no (L41)."""
     runtime, overdue = world.present_runtime, world.plan.services.overdue
-    bound = world.plan.bounds.close
+    bound, started = world.plan.bounds.close, trio.current_time()
     asking = "asking whether the runtime is alive"
     with overdue.bounded(bound, rollout=world.trace.id, doing=lambda: asking) as asked:
         answer = await attempt(runtime.alive)
@@ -136,10 +136,12 @@ async def _attributed_to_the_box(world: World, failure: ErrorRecord) -> ErrorRec
     if struck := interrupts(answer.error):
         world.holdings.struck += struck
         world.lost += unsaid
-    if answer.value is True and trio.current_time() < asked.deadline:
+    in_time = trio.current_time() < asked.deadline
+    if answer.value is True and in_time:
         return failure
-    why = f" ({', '.join(unsaid)})" if unsaid else ""
-    return record(SandboxError(f"the runtime {runtime.name!r} was found dead{why} after this: {failure.message}"))
+    late = f"no answer within {bound:g} s (timeouts.close), {trio.current_time() - started:g} s passed"
+    why = "; ".join([*([] if in_time else [late]), *unsaid]) or f"it answered {answer.value!r}"
+    return record(SandboxError(f"the runtime {runtime.name!r} was found dead ({why}) after this: {failure.message}"))
 
 
 async def leave_early(world: World) -> Failure | None:

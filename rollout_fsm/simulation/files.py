@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rollout_fsm.exact_json import FormatError
 from rollout_fsm.simulation.play import simulate
 
 USAGE = 2
@@ -16,7 +15,7 @@ def simulate_files(
     """Play scenario or case files, in order; `write` gets a line of JSON for each outcome. Returns an exit code.
 
     Without `many` there must be one path. With it, one that cannot be played is said to `complain`, and has a line
-    `{"error": …}`, so that there is a line for each path. 0: all were played; 2: one could not be.
+    `{"file": …, "error": …}`, so that there is a line for each path. 0: all were played; 2: one could not be.
     """
     if not many and len(paths) != 1:
         complain(f"simulate plays one scenario, not {len(paths)}; to play several, one outcome a line, add --many")
@@ -25,10 +24,10 @@ def simulate_files(
     for path in paths:
         try:
             line = json.dumps(simulate(path).to_json(), allow_nan=False)
-        except (FormatError, OSError, TypeError, RuntimeError) as error:
+        except (OSError, TypeError, ValueError, RuntimeError) as error:
             said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             complain(f"{path}: {said}")
-            code, line = USAGE, json.dumps({"error": said})
+            code, line = USAGE, json.dumps({"file": str(path), "error": said})
             if not many:
                 break
         write(line)

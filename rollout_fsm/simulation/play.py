@@ -1,7 +1,9 @@
 """A play: one scenario on the real engine, in virtual time. Nothing real is started, nothing sleeps."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,18 +42,56 @@ def simulate(scenario: "Scenario | Mapping[str, Any] | str | Path", *, task: Tas
 
     `scenario`: as `load_scenario` returns it, or what that takes. `task`: yours instead of the scripted one, so that
     its own setup, stops, interceptors, signals, tool servers and bounds are played; what the scenario says about the
-    task (`task.prompt`, `setup`, `stops`, `rewards` …) is then left aside, and `events` does not list your code.
+    task (`task.prompt`, `setup`, `stops`, `rewards` …) is then checked and left aside; your code is not among `events`.
 
     Raises `FormatError` for a scenario that cannot be read, `TypeError` for a task that the engine refuses (L31),
-    `RuntimeError` inside a running event loop and for a play in which everything waits for ever.
+    `RuntimeError` inside a running event loop and for a play in which everything waits for ever. Ctrl-C ends the play
+    and is raised; it is none of the interrupts that a scenario scripts.
     """
     script = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
-    return trio.run(_play, script, task, clock=MockClock(autojump_threshold=0))
+    with _heard() as interruption:
+        played = trio.run(_play, script, task, interruption, clock=MockClock(autojump_threshold=0))
+    if interruption.struck or played is None:
+        raise KeyboardInterrupt
+    return played
 
 
-async def _play(scenario: Scenario, task: Task | None) -> SimulatedOutcome:
+@define(eq=False)
+class _Interruption:
+    """Ctrl-C of whoever watches the play: it ends it, wherever it is."""
+
+    struck: bool = False
+    stop: Callable[[], object] | None = None
+
+    def strike(self, number: int, frame: object) -> None:
+        """What the signal does."""
+        self.struck = True
+        if self.stop is not None:
+            with suppress(trio.RunFinishedError):
+                self.stop()
+
+
+@contextmanager
+def _heard() -> Iterator[_Interruption]:
+    """Within the block, Ctrl-C is heard here instead of in the play; where Python does not handle it, it stays so."""
+    interruption = _Interruption()
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield interruption
+        return
+    signal.signal(signal.SIGINT, interruption.strike)
+    try:
+        yield interruption
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+async def _play(scenario: Scenario, task: Task | None, interruption: _Interruption) -> SimulatedOutcome | None:
     refused: TypeError | None = None
+    played: SimulatedOutcome | None = None
     with trio.move_on_after(HORIZON) as horizon:
+        token = trio.lowlevel.current_trio_token()
+        interruption.stop = partial(token.run_sync_soon, horizon.cancel)
         async with open_engine(gateway=False) as engine, trio.open_nursery() as nursery:
             stage = Stage(scenario, Timeline(nursery))
             try:
@@ -61,6 +101,8 @@ async def _play(scenario: Scenario, task: Task | None) -> SimulatedOutcome:
             nursery.cancel_scope.cancel()
     if refused is not None:
         raise refused
+    if interruption.struck:
+        return None
     if horizon.cancelled_caught:
         raise RuntimeError(f"the play did not end: after {HORIZON:g} virtual seconds everything still waits")
     return played

@@ -16,8 +16,9 @@ from typing import Any
 from attrs import evolve, field, frozen
 from cattrs import Converter
 
-from rollout_fsm.exact_json import FormatError, exact_converter, require, shown, structured
+from rollout_fsm.exact_json import FormatError, check_fields, exact_converter, require, shown, structured
 from rollout_fsm.harness import Harness
+from rollout_fsm.limits import RolloutLimits, RolloutPolicy, RolloutTimeouts
 from rollout_fsm.machine.exact import Fault
 from rollout_fsm.messages import JSON
 from rollout_fsm.settings import reserved_conditions
@@ -240,6 +241,8 @@ def _number(value: object, where: str) -> float:
 
 def _converter() -> Converter:
     converter = exact_converter(forbid_extra_keys=True)
+    for record in (RolloutLimits, RolloutPolicy, RolloutTimeouts):
+        check_fields(converter, record)
 
     def trigger(value: object, _: object) -> Trigger:
         return check(read_trigger(value, Trigger), early=False)

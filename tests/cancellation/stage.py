@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import trio
-from attrs import define, field, fields, frozen
+from attrs import define, field
 
 from rollout_fsm import Rollout, RolloutTimeouts, Trace
 from rollout_fsm.engine import Engine
-from rollout_fsm.machine.lifecycle import lifecycle
 from rollout_fsm.trace import TransitionRecord
 from tests.cancellation.faults import FAULTS, INTERRUPTS
+from tests.cancellation.life import Call, Effect, Life, all_of
 from tests.cancellation.parties import CLOSED, HarnessByRuntime, ModelByPrompt, task_of
 from tests.cancellation.plan import Plan
 from tests.cancellation.schedule import Schedule
@@ -29,72 +29,6 @@ NOTED = ("runtime.prepare_setup", "runtime.prepare_execution", "runtime.kill")
 """Events that take no point of themselves."""
 OTHERS = ("canceller", "waiter")
 """Tasks beside the caller's own, by name."""
-
-
-@frozen(kw_only=True, eq=False)
-class Effect:
-    """An interruption, when the rollout met it."""
-
-    means: str
-    """As in a plan, or the name of the fault that interrupts."""
-    state: str
-    driver: str
-    """Which task the call in progress runs in."""
-    errors: tuple[str, ...]
-    """The types of those on the trace by then."""
-    begun: int
-    """How much had begun by then."""
-    doing: str
-    """What began last."""
-
-    @property
-    def interrupt(self) -> type[BaseException] | None:
-        """What is to be raised bare, if it is an interrupt."""
-        return KeyboardInterrupt if self.means == "interrupt" else INTERRUPTS.get(self.means)
-
-    @property
-    def rests(self) -> bool:
-        """Whether no call was in progress: who waits for that is about to go on."""
-        return lifecycle().declaration.states[self.state].activity is None
-
-
-@define(eq=False)
-class Call:
-    """A verb in progress, and what came of it."""
-
-    verb: str
-    by: str
-    effects: list[Effect] = field(factory=list)
-    """What struck whoever called, while it went on."""
-    pending: bool = True
-    raised: type[BaseException] | None = None
-    returned: object = None
-    right: object = None
-    """What it had to return, if it returned: by the state in which it left the rollout."""
-
-
-@define(eq=False)
-class Life:
-    """One rollout."""
-
-    world: World
-    trace: Trace
-    rollout: "weakref.ref[Rollout]"
-    driver: str = "main"
-    effects: list[Effect] = field(factory=list)
-    calls: list[Call] = field(factory=list)
-    finished: list[str] = field(factory=list)
-    """The trace as text, each time that it was said to be finished."""
-    freed: bool = False
-    """Whether the rollout was gone when the play was over, the collector being off."""
-
-    @property
-    def state(self) -> str:
-        return self.trace.transitions[-1].target if self.trace.transitions else "created"
-
-    @property
-    def pending(self) -> list[Call]:
-        return [call for call in self.calls if call.pending]
 
 
 @define(eq=False)
@@ -235,7 +169,7 @@ class Stage:
             self.leftover = trio.lowlevel.current_statistics().tasks_living - tasks - self._busy
 
     async def call(self, rollout: Rollout, verb: str, *args: object, by: str = "main") -> object:
-        """Call a verb; then go about the caller's own business, for one point."""
+        """Call a verb, and note what it came to and what it had to come to."""
         life = self.lives[0]
         call = Call(verb, by)
         life.calls.append(call)
@@ -358,11 +292,6 @@ class Stage:
 
     def on_finished(self, trace: Trace) -> None:
         next(life for life in self.lives if life.trace is trace).finished.append(all_of(trace))
-
-
-def all_of(trace: Trace) -> str:
-    """The whole record as text, to see whether anything changes."""
-    return repr([getattr(trace, attribute.name) for attribute in fields(Trace) if attribute.eq])
 
 
 def bound_of(step: str) -> float:

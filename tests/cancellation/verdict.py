@@ -13,8 +13,9 @@ from rollout_fsm.machine.conformance import rows_of
 from rollout_fsm.machine.lifecycle import lifecycle
 from tests.cancellation.cases import Case
 from tests.cancellation.faults import FAULTS
+from tests.cancellation.life import Call, Effect, Life, all_of
 from tests.cancellation.parties import CLOSED, OPENED
-from tests.cancellation.stage import OTHERS, Call, Effect, Life, Stage, all_of, bound_of
+from tests.cancellation.stage import OTHERS, Stage, bound_of
 
 FINAL = ("completed", "failed", "aborted")
 TOO_LATE = ("releasing", "discarding", *FINAL)

@@ -32,7 +32,7 @@ def test_a_property_that_does_not_hold_is_said_with_the_path_that_shows_it(
     assert "           P5: waiting: does not accept 'cancel'\n" in said.out
     assert "  holds  P6   " in said.out
     assert "    ?    S1   with the turns bounded, no life goes on for ever\n" in said.out
-    assert said.out.endswith("the properties marked ? are proven of a declaration that has the others\n1 fault\n")
+    assert said.out.endswith("?: not tried, since these proofs stand on P1 to P10\n1 fault\n")
 
 
 def test_a_life_that_breaks_a_promise_is_said_beside_the_properties_that_hold(
@@ -96,3 +96,24 @@ def test_a_file_without_traces_proves_nothing_and_is_refused(cli: CommandLine) -
     said = cli("check", cli.file("traces.jsonl", ""))
 
     assert (said.code, said.err) == (2, "rollout-fsm: traces.jsonl: there are no traces in it\n")
+
+
+def test_a_number_that_no_float_holds_is_a_fault_of_its_line_and_the_others_are_checked(cli: CommandLine) -> None:
+    path = written(cli.folder, made(id="huge", metrics={"m": 1}), made(id="good"))
+    huge, good = (cli.folder / path).read_text().splitlines()
+    assert '"m":1' in huge
+    (cli.folder / path).write_text("\n".join([huge.replace('"m":1', '"m":1' + "0" * 400), good, ""]))
+
+    said = cli("check", path)
+
+    assert said.code == 1
+    assert "line 1: " in said.out
+    assert "expected a number that a float can hold, not one of more than 300 digits" in said.out
+    assert said.out.endswith("traces.jsonl: 1 trace, 1 do not conform, 1 more lines are no traces\n")
+
+
+def test_a_path_that_is_too_long_is_refused_in_one_line(cli: CommandLine) -> None:
+    said = cli("check", "a" * 300)
+
+    assert (said.code, said.out) == (2, "")
+    assert said.err == f"rollout-fsm: {'a' * 300}: cannot be read: File name too long\n"

@@ -43,10 +43,20 @@ def test_a_stale_diagram_is_shown_with_what_differs_and_nothing_is_written(drawn
 
 
 def test_missing_diagrams_are_stale(cli: CommandLine) -> None:
-    said = cli("diagram", "--check", "-o", "nowhere")
+    (cli.folder / "empty").mkdir()
+
+    said = cli("diagram", "--check", "-o", "empty")
 
     assert said.code == 1
-    assert "nowhere/lifecycle.mmd is stale\nthe file is missing\n" in said.out
+    assert "empty/lifecycle.mmd is stale\nthe file is missing\n" in said.out
+    assert list((cli.folder / "empty").iterdir()) == []
+
+
+def test_where_there_is_no_folder_there_is_nothing_to_check(cli: CommandLine) -> None:
+    said = cli("diagram", "--check", "-o", "nowhere")
+
+    assert (said.code, said.out) == (2, "")
+    assert "nowhere: no such folder; --check compares the drawings of a checkout with its states" in said.err
     assert not (cli.folder / "nowhere").exists()
 
 
@@ -92,7 +102,7 @@ def test_a_folder_that_cannot_be_written_is_refused(cli: CommandLine) -> None:
         ("{file}", "--trace: '{file}' names no trace; write TRACES#ID"),
         ("{file}#", "--trace: '{file}#' names no trace; write TRACES#ID"),
         ("#t-1", "--trace: '#t-1' names no trace; write TRACES#ID"),
-        ("{file}#x", "{file}: there is no trace whose id begins with 'x'"),
+        ("{file}#x", "{file}: no trace's id begins with 'x'; `rollout-fsm show {file}` lists them"),
         ("{file}#t", "{file}: 2 traces have an id that begins with 't': t-1, t-2"),
         ("nowhere#t", "there is no file nowhere"),
     ],

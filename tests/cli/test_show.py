@@ -97,7 +97,7 @@ def test_a_trace_is_found_by_the_beginning_of_its_id_if_that_is_of_one_alone(cli
     assert several.err == (
         "rollout-fsm: traces.jsonl: 3 traces have an id that begins with 'a': aa-1, ab-2, ab-2-more\n"
     )
-    assert "there is no trace whose id begins with 'x'" in none.err
+    assert "no trace's id begins with 'x'; `rollout-fsm show traces.jsonl` lists them" in none.err
 
 
 def test_errors_are_shown_with_their_status_oldest_first(cli: CommandLine) -> None:

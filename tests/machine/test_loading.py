@@ -85,7 +85,7 @@ def test_all_faults_of_all_files_are_reported_at_once_with_file_and_path(folder:
         ('[[on]]\ntrigger = "released"\nto = "completed"', 'on = "released"',
          "on: expected an array of tables, not 'released' (a string)"),
         ('to = "completed"', 'to = "completed"\n[[on]]\ntrigger = "released"\nto = "failed"',
-         "on[1]: could never be taken: it repeats on[0] ('released', no guard)"),
+         "on[1]: could never be taken: on[0] has the same trigger and guard ('released', no guard)"),
     ],
 )  # fmt: skip
 def test_a_fault_is_named_with_its_path_what_came_and_what_to_write(

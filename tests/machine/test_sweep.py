@@ -42,6 +42,13 @@ def test_a_machine_that_refuses_what_is_declared_and_takes_what_is_not_is_notice
     )
 
 
+def test_a_row_that_is_not_declared_is_noticed_even_where_a_guard_hides_it() -> None:
+    waiting = SHIPPED.state("waiting").rows
+    added = Row(source="waiting", trigger="ready", guard="has_user", to="stopped")
+    (fault,) = sweep(compile_machine(rows_of("waiting", *waiting, added)), SHIPPED)
+    assert "'ready' takes waiting | ready [has_user] -> stopped and ends in stopped" in fault.message
+
+
 def test_a_guard_that_the_machine_asks_otherwise_is_noticed() -> None:
     setup = SHIPPED.state("setup").rows
     swapped = rows_of(

@@ -1,6 +1,8 @@
 """`simulate`, as embedders use it: their own task on the real engine, with everything else scripted."""
 
 import json
+import math
+import signal
 from pathlib import Path
 
 import pytest
@@ -215,3 +217,37 @@ def test_a_wrong_file_prints_no_outcome(files: list[Path]) -> None:
     code, lines, complaints = play([files[1]], many=False)
     assert (code, lines) == (2, [])
     assert "mode" in complaints[0]
+
+
+def test_ctrl_c_ends_the_play_and_is_no_outcome_of_the_scenario() -> None:
+    class Struck(Task):
+        async def finalize(self, trace: Trace, runtime: object) -> None:
+            signal.raise_signal(signal.SIGINT)
+            await trio.sleep(1_000)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            simulate({"segments": [{"turns": [{}]}]}, task=Struck(prompt="hello"))
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_rewards_that_add_up_to_more_than_a_float_holds_are_a_failure_and_no_reward() -> None:
+    huge = {"value": 1.7e308}
+    outcome = simulate({"segments": [{"turns": [{}]}], "rewards": [{"name": "a", **huge}, {"name": "b", **huge}]})
+    assert (outcome.state, outcome.errors, outcome.reward) == ("failed", ["TaskError"], None)
+    json.dumps(outcome.to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize("written", [math.nan, 10**400, "much"])
+def test_a_number_that_a_signal_writes_past_its_return_is_held_to_the_same_rules(written: object) -> None:
+    class Writes(Task):
+        @reward
+        def good(self, trace: Trace) -> float:
+            trace.metrics["m"] = written  # type: ignore[assignment]
+            return 1.0
+
+    outcome = simulate({"segments": [{"turns": [{}]}]}, task=Writes(prompt="hello"))
+    assert (outcome.state, outcome.errors, outcome.metrics) == ("failed", ["TaskError"], {})
