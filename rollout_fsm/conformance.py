@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from rollout_fsm.machine import Declaration
 from rollout_fsm.machine.conformance import Step, may_set, replay
 from rollout_fsm.machine.lifecycle import lifecycle
-from rollout_fsm.machine.vocabulary import SPANS
+from rollout_fsm.machine.vocabulary import GIVEN, SPANS
 from rollout_fsm.trace import Span, Trace
 
 __all__ = ["check_trace"]
@@ -35,7 +35,7 @@ def check_trace(trace: Trace, declaration: Declaration | None = None) -> list[st
         *_outcome(trace, machine, path),
         *_times(trace),
         *_spans(trace, machine),
-        *_exchange(trace),
+        *_exchange(trace, _segments(trace, machine)),
         *_signals(trace, path),
         *_graph(trace),
     ]
@@ -56,7 +56,9 @@ def _outcome(trace: Trace, machine: Declaration, path: Sequence[Step]) -> Iterat
         yield f"the path ends in {name!r}, and there are {len(trace.errors)} errors, first a {trace.errors[0].type}"
     if final and state.group == "failure" and not trace.errors:
         yield f"the path ends in {name!r}, and no error says why"
-    if not may_set(machine, path, trace.stop_condition):
+    if trace.stop_condition in ("", GIVEN):
+        yield f"stop_condition is {trace.stop_condition!r}, which is no name"
+    elif not may_set(machine, path, trace.stop_condition):
         yield f"stop_condition is {trace.stop_condition!r}, which no row of the path sets"
 
 
@@ -111,8 +113,23 @@ def _split(trace: Trace) -> Iterator[str]:
         )
 
 
-def _exchange(trace: Trace) -> Iterator[str]:
-    """Messages and model calls belong to the agent's span, so none can come after the end (L24, L58)."""
+def _segments(trace: Trace, machine: Declaration) -> list[tuple[float, float]]:
+    """When a segment ran: from where it began to where it ended, in epoch seconds."""
+    found: list[tuple[float, float]] = []
+    began: float | None = None
+    for taken in trace.transitions:
+        state = machine.states.get(taken.target)
+        runs = state is not None and state.activity == "segment"
+        if runs and began is None:
+            began = taken.time
+        elif not runs and began is not None:
+            found.append((began, taken.time))
+            began = None
+    return found
+
+
+def _exchange(trace: Trace, segments: Sequence[tuple[float, float]]) -> Iterator[str]:
+    """Messages and model calls belong to a segment, so none can come between two or after the end (L24, L58)."""
     agent = trace.timing.agent
     events = [(f"nodes[{index}]", node.timestamp, node.timestamp) for index, node in enumerate(trace.nodes)]
     for index, call in enumerate(trace.calls):
@@ -128,6 +145,8 @@ def _exchange(trace: Trace) -> Iterator[str]:
             yield f"{what} is {agent.start - start:g} s before the exchange began"
         elif agent.end is not None and end > agent.end + CLOSE:
             yield f"{what} is {end - agent.end:g} s after the exchange ended"
+        elif not any(began - CLOSE <= start and end <= ended + CLOSE for began, ended in segments):
+            yield f"{what} is in no segment: no call is admitted while none runs"
 
 
 def _signals(trace: Trace, path: Sequence[Step]) -> Iterator[str]:

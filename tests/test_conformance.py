@@ -98,6 +98,15 @@ def _late_call(trace: Trace) -> None:
     trace.calls[0] = evolve(trace.calls[0], time=Span(start=trace.calls[0].time.start, end=_later(trace)))
 
 
+def _early_call(trace: Trace) -> None:
+    """The segment begins, and takes place, later than its call."""
+    for place in range(3, len(trace.transitions)):
+        _shift(trace, place, 4)
+    assert trace.timing.agent is not None
+    assert trace.timing.agent.end is not None
+    trace.timing.agent.end += 4
+
+
 def _set(name: str, value: object) -> Callable[[Trace], None]:
     return lambda trace: setattr(trace, name, value)
 
@@ -114,6 +123,9 @@ CHANGES: dict[str, tuple[Callable[[Trace], object], str]] = {
         r"transition 11 .*'completed' does not take 'released'|starts in 'releasing' instead",
     ),
     "ok is denied": (_set("ok", False), "ok is false, and the path ends in 'completed'"),
+    "the stop condition is no name": (_set("stop_condition", "(given)"), r"stop_condition is '\(given\)', which is no"),
+    "the stop condition is empty": (_set("stop_condition", ""), "stop_condition is '', which is no name"),
+    "a call was made while no segment ran": (_early_call, r"calls\[0\] is in no segment"),
     "it is not completed": (_set("is_completed", False), "is_completed is false"),
     "the stop condition is gone": (_set("stop_condition", None), "stop_condition is None"),
     "the stop condition is that of a failure": (
