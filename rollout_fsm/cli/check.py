@@ -27,8 +27,8 @@ def check(
     Parameters
     ----------
     traces
-        Files of traces, or folders of runs. Without any, the declaration is proven: P1 to P10 on its rows, S1 to S4
-        by following every life that a rollout could have on it, M1 by firing the compiled machine.
+        Files of traces, or folders of runs. Without any, the declaration is proven: P1 to P10, D1 and D2 on its rows,
+        S1 to S4 by following every life that a rollout could have on it, M1 by firing the compiled machine.
     """
 
     def command(screen: Screen) -> int:
@@ -55,7 +55,7 @@ def _machine(screen: Screen) -> int:
         for broken in wrong:
             screen.say(Text.assemble("           ", (harmless(str(broken), keep=""), "red")))
     if not sound:
-        screen.say("?: not tried, since these proofs stand on P1 to P10")
+        screen.say("?: not tried, since these proofs stand on those before")
     if faults:
         screen.say(Text(f"{len(faults)} fault{'s' if len(faults) > 1 else ''}", "bold red"))
     return EXIT_FAULTS if faults else 0

@@ -1,4 +1,4 @@
-"""The proofs: what holds for the declared table itself, P1 to P10, by exhaustion.
+"""The proofs: what holds for the declared table itself (P1 to P10, D1, D2), by exhaustion.
 
 Nothing is sampled and nothing is fired: every state, every row and every valuation of the guards is looked at. A fault
 names the property, says what breaks it, and carries the shortest path that shows it, so that it can be followed on the
@@ -35,6 +35,8 @@ STRUCTURE = {
     "P8": "the agent clock runs in stepping and stopping, and nowhere else",
     "P9": "every outcome that an activity can have has a row wherever it can be running",
     "P10": "every resting and every final state takes close",
+    "D1": "every active state has a bound, and no other state has one",
+    "D2": "a row into a failure sets error, a cancellation sets cancelled, and no other row sets either",
 }
 """The properties that are proven here, and what they say."""
 
@@ -70,7 +72,7 @@ class _Subject:
 
 
 def check_machine(declaration: Declaration) -> list[Fault]:
-    """Every fault of the declaration, property by property; none means that P1 to P10 hold."""
+    """Every fault of the declaration, property by property; none means that all of `STRUCTURE` holds."""
     initial = [state.name for state in declaration.states.values() if state.initial]
     if len(initial) != 1:
         message = f"exactly one state is the initial one, not {', '.join(initial) or 'none'}"
@@ -243,6 +245,24 @@ def _closable(subject: _Subject) -> Iterator[Fault]:
             yield subject.fault(name, "P10", f"is {state.kind} and does not take 'close'")
 
 
+def _bounded(subject: _Subject) -> Iterator[Fault]:
+    for name, state in subject.declaration.states.items():
+        if state.kind == "active" and state.bound is None:
+            yield subject.fault(name, "D1", "awaits foreign code and has no bound (L2)")
+        elif state.kind != "active" and state.bound is not None:
+            yield subject.fault(name, "D1", f"is {state.kind}, and the bound {state.bound!r} would bound nothing (L55)")
+
+
+def _conditions(subject: _Subject) -> Iterator[Fault]:
+    states = subject.declaration.states
+    for name, rows in subject.moves.items():
+        for row in rows:
+            fails = states[row.to].group == "failure" and states[name].group != "failure"
+            due = "error" if fails else "cancelled" if row.trigger == "cancel" else None
+            if row.sets != due and (due is not None or row.sets in ("error", "cancelled")):
+                yield subject.fault(name, "D2", f"sets {row.sets or 'nothing'}, not {due or 'that'}: {row}", row)
+
+
 _PROOFS: tuple[Callable[[_Subject], Iterator[Fault]], ...] = (
     _reachable_and_mortal,
     _never_scored_after_a_failure,
@@ -254,4 +274,6 @@ _PROOFS: tuple[Callable[[_Subject], Iterator[Fault]], ...] = (
     _clocked,
     _outcomes_answered,
     _closable,
+    _bounded,
+    _conditions,
 )

@@ -23,5 +23,5 @@ PROPERTIES = {
 
 
 def prove(declaration: Declaration) -> list[Fault]:
-    """Every fault of the declaration, property by property; of the later kinds only where it is sound (P1 to P10)."""
+    """Every fault of the declaration, property by property; of the later kinds only where its structure is sound."""
     return check_machine(declaration) or [*search(declaration), *sweep(compile_machine(declaration), declaration)]

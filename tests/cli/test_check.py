@@ -32,7 +32,7 @@ def test_a_property_that_does_not_hold_is_said_with_the_path_that_shows_it(
     assert "           P5: waiting: does not accept 'cancel'\n" in said.out
     assert "  holds  P6   " in said.out
     assert "    ?    S1   with the turns bounded, no life goes on for ever\n" in said.out
-    assert said.out.endswith("?: not tried, since these proofs stand on P1 to P10\n1 fault\n")
+    assert said.out.endswith("?: not tried, since these proofs stand on those before\n1 fault\n")
 
 
 def test_a_life_that_breaks_a_promise_is_said_beside_the_properties_that_hold(

@@ -261,3 +261,28 @@ def test_every_path_of_a_fault_is_one_that_the_edited_table_can_go() -> None:
                 assert step.source == here
                 assert step in declaration.state(here).rows
                 here = step.target
+
+
+def test_d1_notices_an_active_state_without_a_bound_and_a_bound_that_bounds_nothing() -> None:
+    (without,) = of(check_machine(changed("finalizing", bound=None)), "D1")
+    assert without.message == "finalizing: awaits foreign code and has no bound (L2)"
+    (idle,) = of(check_machine(changed("closing", bound="finalize")), "D1")
+    assert idle.message == "closing: is shielded, and the bound 'finalize' would bound nothing (L55)"
+
+
+@pytest.mark.parametrize(
+    ("name", "trigger", "sets", "said"),
+    [
+        ("finalizing", "errored", None, "sets nothing, not error"),
+        ("failing", "cancel", "error", "sets error, not cancelled"),
+        ("stopped", "close", "error", "sets error, not that"),
+    ],
+)
+def test_d2_notices_a_stop_condition_that_does_not_fit_the_way(name: str, trigger: str, sets: Any, said: str) -> None:
+    edited = tuple(
+        evolve(row, sets=sets) if (row.trigger, row.guard) == (trigger, None) else row
+        for row in SHIPPED.state(name).rows
+    )
+    (fault,) = of(check_machine(changed(name, rows=edited)), "D2")
+    assert said in fault.message
+    assert in_words(fault.path).startswith("created -open")

@@ -60,7 +60,7 @@ def test_a_guard_that_the_machine_asks_otherwise_is_noticed() -> None:
 
 def test_everything_is_proven_of_the_shipped_states() -> None:
     assert prove(SHIPPED) == []
-    assert list(PROPERTIES) == [*(f"P{number}" for number in range(1, 11)), "S1", "S2", "S3", "S4", "M1"]
+    assert list(PROPERTIES) == [*(f"P{number}" for number in range(1, 11)), "D1", "D2", "S1", "S2", "S3", "S4", "M1"]
 
 
 def test_lives_are_followed_only_on_a_declaration_that_is_sound() -> None:

@@ -66,7 +66,7 @@ def test_a_sample_of_the_mutants_is_noticed() -> None:
 
 NOTICED: Mapping[Edit, tuple[str, Level]] = {
     "a row is dropped": ("setup | ready [stop_requested] -> stopped: dropped", "scenarios"),
-    "a row is retargeted": ("stepping | timed_out [expiry_stops] -> stopped: retargeted to failing", "scenarios"),
+    "a row is retargeted": ("stepping | segment_ended -> stopped: retargeted to waiting", "scenarios"),
     "a guard is dropped": ("waiting | close [has_user] -> closing: guard dropped", "structure"),
     "a guard is flipped": ("setup | ready [stop_requested] -> stopped: guard flipped", "scenarios"),
     "a guard is exchanged": (
@@ -87,7 +87,7 @@ NOTICED: Mapping[Edit, tuple[str, Level]] = {
         "scenarios",
     ),
     "a state's kind": ("closing: kind is active instead of shielded", "structure"),
-    "a state's group": ("completed: group is failure instead of closing", "scenarios"),
+    "a state's group": ("completed: group is failure instead of closing", "structure"),
     "a state's span": ("aborting: span is scoring instead of nothing", "scenarios"),
     "a state's activity": ("scoring: activity is finalize instead of score", "structure"),
     "a state's bound": ("booting: bound is setup instead of boot", "scenarios"),
