@@ -15,7 +15,7 @@ import trio
 from attrs import define, field, frozen
 
 from rollout_fsm.attempt import attempt
-from rollout_fsm.errors import TaskError, attribute, record, text
+from rollout_fsm.errors import TaskError, attribute, record
 from rollout_fsm.hooks import BoundHook, Hooks
 from rollout_fsm.judge import Judge
 from rollout_fsm.outcome import Failure, bare, failed, interrupts, lost, nobodys, pass_on, plain
@@ -159,7 +159,8 @@ class Scoring:
         }
         for place, (found, fits) in values.items():
             for name in [name for name, value in found.items() if value is not None and not fits(value)]:
-                said = f"trace.{place}[{name!r}] was set to {text(found.pop(name))}; return it from a signal instead"
+                kind = type(found.pop(name)).__name__
+                said = f"trace.{place}[{name!r}] was set to what is no measurement ({kind}); return it from a signal"
                 self.failures.append(Failure(error=record(TaskError(said)), stands=True))
         if self.trace.reward is None and any(self.trace.rewards.values()):
             said = "the rewards add up to no finite number; give them smaller weights"

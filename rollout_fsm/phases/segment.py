@@ -140,7 +140,8 @@ async def _attributed_to_the_box(world: World, failure: ErrorRecord) -> ErrorRec
     if answer.value is True and in_time:
         return failure
     late = f"no answer within {bound:g} s (timeouts.close), {trio.current_time() - started:g} s passed"
-    why = "; ".join([*([] if in_time else [late]), *unsaid]) or f"it answered {answer.value!r}"
+    no = "it said no" if answer.value is False else f"alive() returned {type(answer.value).__name__}"
+    why = "; ".join([*([] if in_time else [late]), *unsaid]) or no
     return record(SandboxError(f"the runtime {runtime.name!r} was found dead ({why}) after this: {failure.message}"))
 
 
