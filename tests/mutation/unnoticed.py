@@ -15,24 +15,11 @@ SHIPPED = load_machine()
 
 Rule: TypeAlias = Callable[[Mutant], bool]
 
-CONDITION_IS_SET = ("stopping", "stopped", "failing", "finalizing", "scoring")
-"""States that no rollout reaches without a stop condition."""
-UNBOUND = ("resting", "shielded", "final")
-"""The kinds of states whose activity, if they have one, is under no bound of the state (L55)."""
-
 
 def _row(mutant: Mutant, source: str, trigger: str, guard: str | None, *edits: str) -> bool:
     row = mutant.row
     same = row is not None and (row.source, row.trigger, row.guard) == (source, trigger, guard)
     return same and (not edits or mutant.edit in edits)
-
-
-def _never_set(mutant: Mutant) -> bool:
-    return mutant.edit == "what a row sets" and mutant.state in CONDITION_IS_SET
-
-
-def _never_bound(mutant: Mutant) -> bool:
-    return mutant.edit == "a state's bound" and mutant.declaration.states[mutant.state].kind in UNBOUND
 
 
 def _never_begun(mutant: Mutant) -> bool:
@@ -85,8 +72,6 @@ def _stands(mutant: Mutant) -> bool:
 
 
 REASONS: tuple[tuple[Rule, str], ...] = (
-    (_never_set, "a rollout that has come so far has a stop condition, and the first one stands (L17)"),
-    (_never_bound, "nothing reads the bound of a state that is not active: its steps have bounds of their own (L55)"),
     (_never_begun, "no row leads to created, so no span begins there, and none goes on where it leads"),
     (_before_its_end, "opening and exchange are told apart in pictures only: in both the exchange is not over"),
     (_let_go, "a final rollout has let go of all that would ask whether the exchange is over, and its trace is sealed"),

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 from attrs import define, field, frozen
 
-from rollout_fsm import Rollout, Runtime, Task, Trace, check_trace, reward
+from rollout_fsm import Response, Rollout, Runtime, Task, Trace, check_trace, intercept, reward, stop
 from rollout_fsm.trace import TransitionRecord
 from tests.schedules.scheduler import Scheduler
 from tests.world import ScriptedRuntime, World, held_in
@@ -47,6 +47,26 @@ class RacedTask(Task):
 
 
 RACED = RacedTask(prompt="hello")
+
+
+@frozen(kw_only=True)
+class Stopping(RacedTask):
+    """Its response stop takes a step, and fires."""
+
+    @stop
+    async def said_enough(self, response: Response) -> bool:
+        await trio.lowlevel.checkpoint()
+        return True
+
+
+@frozen(kw_only=True)
+class Failing(RacedTask):
+    """Its response interceptor takes a step, and fails."""
+
+    @intercept
+    async def think(self, response: Response) -> None:
+        await trio.lowlevel.checkpoint()
+        raise ValueError("no thought")
 
 
 @define(eq=False)

@@ -11,9 +11,9 @@ import pytest
 import trio
 from attrs import define, field, frozen
 
-from rollout_fsm import Response, RolloutLimits, Task, TaskError, TurnRefused, intercept, stop
+from rollout_fsm import Response, RolloutLimits, Task, TaskError, TurnRefused, intercept
 from tests.schedules.conftest import Every
-from tests.schedules.racing import RACED, Race, RacedTask, racing
+from tests.schedules.racing import RACED, Failing, Race, RacedTask, Stopping, racing
 from tests.schedules.scheduler import Scheduler
 from tests.world import error_types, sleeps
 
@@ -29,26 +29,6 @@ class Thoughtful(RacedTask):
     async def think(self, response: Response) -> None:
         await trio.lowlevel.checkpoint()
         await trio.lowlevel.checkpoint()
-
-
-@frozen(kw_only=True)
-class Stopping(RacedTask):
-    """Its response stop takes a step, and fires."""
-
-    @stop
-    async def said_enough(self, response: Response) -> bool:
-        await trio.lowlevel.checkpoint()
-        return True
-
-
-@frozen(kw_only=True)
-class Failing(RacedTask):
-    """Its response interceptor takes a step, and fails."""
-
-    @intercept
-    async def think(self, response: Response) -> None:
-        await trio.lowlevel.checkpoint()
-        raise ValueError("no thought")
 
 
 @define(eq=False)

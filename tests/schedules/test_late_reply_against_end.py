@@ -11,9 +11,9 @@ import pytest
 import trio
 from attrs import field, frozen
 
-from rollout_fsm import ProviderError, Request, Response, RolloutLimits, Task, TurnRefused, intercept, stop
+from rollout_fsm import ProviderError, Request, Response, RolloutLimits, Task, TurnRefused, intercept
 from tests.schedules.conftest import Every
-from tests.schedules.racing import RACED, Race, RacedTask, racing
+from tests.schedules.racing import RACED, Failing, Race, RacedTask, Stopping, racing
 from tests.schedules.scheduler import Scheduler
 from tests.world import Act, error_types, sleeps
 
@@ -28,26 +28,6 @@ class Thoughtful(RacedTask):
     @intercept
     async def think(self, response: Response) -> None:
         await trio.lowlevel.checkpoint()
-
-
-@frozen(kw_only=True)
-class Stopping(RacedTask):
-    """Its response stop takes a step, and fires."""
-
-    @stop
-    async def said_enough(self, response: Response) -> bool:
-        await trio.lowlevel.checkpoint()
-        return True
-
-
-@frozen(kw_only=True)
-class Failing(RacedTask):
-    """Its response interceptor takes a step, and fails."""
-
-    @intercept
-    async def think(self, response: Response) -> None:
-        await trio.lowlevel.checkpoint()
-        raise ValueError("no thought")
 
 
 def fails_then() -> Act:
