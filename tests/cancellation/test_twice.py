@@ -13,8 +13,8 @@ from tests.profiles import sample
 @pytest.mark.parametrize("case", DRIVEN.values(), ids=DRIVEN)
 def test_interrupted_a_second_time_nothing_is_cut_short(case: Case, first: Means, second: Means) -> None:
     plans, turn = once(case, first), 3 * MEANS.index(second)  # so that each second means meets other first points
-    firsts = sample(plans[turn:] + plans[:turn], dev=1, ci=9)
-    check(sample(list(again(firsts, second)), dev=1, ci=18))
+    firsts = sample(plans[turn:] + plans[:turn], dev=1, ci=6)
+    check(sample(list(again(firsts, second)), dev=1, ci=12))
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def noticed(mutant: Mutant) -> Notice:
 
 def test_a_sample_of_the_mutants_is_noticed() -> None:
     wrong = [mutant for mutant in made() if reason(mutant) is None]
-    missed = [mutant.name for mutant in sample(wrong, dev=20, ci=200) if noticed(mutant).level is None]
+    missed = [mutant.name for mutant in sample(wrong, dev=20, ci=80) if noticed(mutant).level is None]
     assert missed == []
 
 

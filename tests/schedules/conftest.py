@@ -19,7 +19,7 @@ FUZZ = 20_000
 class Every(Protocol):
     """Runs a case under every schedule, or under as many as the profile allows."""
 
-    def __call__(self, case: Case[T], *, dev: int = 6, ci: int = 250, fuzz: int | None = FUZZ) -> Explored[T]: ...
+    def __call__(self, case: Case[T], *, dev: int = 6, ci: int = 110, fuzz: int | None = FUZZ) -> Explored[T]: ...
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def every(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> E
     """Explores, within the limits of the profile, and notes how far that went."""
     caplog.set_level(logging.CRITICAL, "rollout_fsm")  # thousands of rollouts
 
-    def run(case: Case[T], *, dev: int = 6, ci: int = 250, fuzz: int | None = FUZZ) -> Explored[T]:
+    def run(case: Case[T], *, dev: int = 6, ci: int = 110, fuzz: int | None = FUZZ) -> Explored[T]:
         if schedule := os.environ.get(AGAIN):
             told = retell(case, [int(pick) for pick in schedule.split(",")])
             pytest.fail("\n".join(["it did not fail, and came to:", str(told.outcome), *told.account]))
