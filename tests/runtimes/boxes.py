@@ -3,7 +3,7 @@ table.
 """
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -79,9 +79,9 @@ def with_argument(argument: str) -> list[int]:
     return [pid for pid in _all() if lives(pid) and argument.encode() in _command_line(pid)]
 
 
-def children() -> list[int]:
-    """Processes that this one started and has not waited for."""
-    return [pid for pid in _all() if _parent(pid) == os.getpid()]
+def children(but: Collection[int] = ()) -> list[int]:
+    """Processes that this one started and has not waited for, but for those that somebody else had before."""
+    return [pid for pid in _all() if pid not in but and _parent(pid) == os.getpid()]
 
 
 def _all() -> Iterator[int]:
