@@ -87,6 +87,13 @@ def _ways(start: str, leave: Mapping[str, tuple[Row, ...]]) -> Mapping[str, tupl
     return shortest(start, lambda name: ((row, row.to) for row in leave[name]))
 
 
+def _undeclared(subject: _Subject, property_: str, names: Iterable[str]) -> Iterator[Fault]:
+    """A property that speaks of a state which is not there proves nothing."""
+    for name in names:
+        if name not in subject.declaration.states:
+            yield Fault(property=property_, message=f"speaks of the state {name!r}, which is not declared")
+
+
 def _reachable_and_mortal(subject: _Subject) -> Iterator[Fault]:
     for name, state in subject.declaration.states.items():
         if name not in subject.ways:
@@ -100,20 +107,16 @@ def _reachable_and_mortal(subject: _Subject) -> Iterator[Fault]:
 
 
 def _never_scored_after_a_failure(subject: _Subject) -> Iterator[Fault]:
+    yield from _undeclared(subject, "P2", DEAD_ENDS)
     for name in DEAD_ENDS:
-        if name not in subject.moves:
-            yield Fault(property="P2", message=f"speaks of the state {name!r}, which is not declared")
-            continue
-        onward = _ways(name, subject.moves)
+        onward = _ways(name, subject.moves) if name in subject.moves else {}
         for forbidden in (*SCORED, "completed"):
             if forbidden in onward:
                 yield subject.fault(name, "P2", f"leads to {forbidden}, where a run is scored", *onward[forbidden])
 
 
 def _completed_in_order(subject: _Subject) -> Iterator[Fault]:
-    for name in (*SCORED, "completed"):
-        if name not in subject.moves:
-            yield Fault(property="P3", message=f"speaks of the state {name!r}, which is not declared")
+    yield from _undeclared(subject, "P3", (*SCORED, "completed"))
 
     def step(here: tuple[str, int, bool]) -> Iterator[tuple[Row, tuple[str, int, bool]]]:
         name, passed, disordered = here
@@ -204,9 +207,7 @@ def _unnamed(noun: str, words: Iterable[str], used: Iterable[str | None]) -> Ite
 
 
 def _clocked(subject: _Subject) -> Iterator[Fault]:
-    for name in CLOCKED:
-        if name not in subject.moves:
-            yield Fault(property="P8", message=f"speaks of the state {name!r}, which is not declared")
+    yield from _undeclared(subject, "P8", CLOCKED)
     for name, state in subject.declaration.states.items():
         runs = state.bound == "agent"
         if runs and name not in CLOCKED:

@@ -46,6 +46,8 @@ async def setup(world: World) -> Outcome:
         url = await toolset.start(context)
         world.hold("close", f"tool server {name!r}", toolset.stop)
         await world.proceed()
+        if not isinstance(url, str):
+            raise TypeError(f"its start() returned {type(url).__name__}; it returns a URL as text")
         world.tool_urls[name] = _reachable(world, f"tool server {name!r}", url)
 
     world.calling(SandboxError, "applying the network policy", SHARED)
@@ -79,8 +81,6 @@ async def setup(world: World) -> Outcome:
 
 def _reachable(world: World, what: str, url: str) -> str:
     """The URL under which programs in the runtime reach something of the engine's host."""
-    if not isinstance(url, str):
-        raise TypeError(f"its start() returned {type(url).__name__}; it returns a URL as text")
     world.calling(SandboxError, f"mapping the URL of {what} into the runtime", SHARED)
     mapped = world.present_runtime.host_url(url)
     if not isinstance(mapped, str):
