@@ -4,7 +4,6 @@
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias
 
-import trio
 from attrs import define, field, frozen
 
 from rollout_fsm.attempt import attempt
@@ -66,13 +65,11 @@ class Holdings:
                 self.warn(TraceWarning(kind=step.kind, message=said))
 
     async def _undo(self, step: Held) -> None:
-        started = trio.current_time()
-        with self.overdue.bounded(step.bound, rollout=self.rollout, doing=step.doing, shield=True) as scope:
-            error = (await attempt(step.undo)).error
-        returned = trio.current_time()
-        elapsed = returned - started
-        if returned >= scope.deadline:
-            why = [f"within {step.bound:g} s (timeouts.{step.setting}), {elapsed:g} s passed", *map(text, plain(error))]
+        undone = await self.overdue.attempt(step.undo, step.bound, rollout=self.rollout, doing=step.doing, shield=True)
+        error = undone.came.error
+        if not undone.in_time:
+            passed = f"within {step.bound:g} s (timeouts.{step.setting}), {undone.elapsed:g} s passed"
+            why = [passed, *map(text, plain(error))]
         elif error is not None:
             why = [text(leaf) for leaf in plain(error)] or [text(error)]
         else:

@@ -6,12 +6,17 @@ One task for the whole engine watches; whoever begins something bounded costs an
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from typing import Generic, TypeVar
 
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
+
+from rollout_fsm.attempt import Attempt, attempt
+
+T = TypeVar("T")
 
 log = logging.getLogger("rollout_fsm")
 
@@ -28,6 +33,17 @@ class Watched:
     rollout: str
     doing: Callable[[], str]
     named: bool = False
+
+
+@frozen(kw_only=True, eq=False)
+class Bounded(Generic[T]):
+    """What bounded work came to. Its scope's deadline decides whether that was in time: a bound that is exactly met has
+    passed, and a difference of times would be rounded."""
+
+    came: Attempt[T]
+    elapsed: float
+    """Seconds."""
+    in_time: bool
 
 
 @define(eq=False)
@@ -52,6 +68,22 @@ class Overdue:
                 yield scope
             finally:
                 del self._watched[token]
+
+    async def attempt(
+        self,
+        call: Callable[[], Awaitable[T]],
+        seconds: float,
+        *,
+        rollout: str,
+        doing: Callable[[], str],
+        shield: bool = False,
+    ) -> Bounded[T]:
+        """Call and await within so many seconds, watched; whatever comes out is judged by the clock when it does."""
+        started = trio.current_time()
+        with self.bounded(seconds, rollout=rollout, doing=doing, shield=shield) as scope:
+            came = await attempt(call)
+        returned = trio.current_time()
+        return Bounded(came=came, elapsed=returned - started, in_time=returned < scope.deadline)
 
     def moved(self, scope: trio.CancelScope) -> None:
         """The bound of something that is going on has changed."""

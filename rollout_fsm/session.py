@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 
 import trio
 from attrs import define, evolve, field
@@ -335,25 +336,22 @@ class Session:
 
     async def _call_hook(self, hook: BoundHook, crossing: Mapping[str, object]) -> object:
         """Call a stop or an interceptor, bounded by `timeouts.hook` (L35, L37)."""
-        bound, started = self.plan.bounds.hook, trio.current_time()
+        bound, overdue = self.plan.bounds.hook, self.plan.services.overdue
         given = {"task": self.plan.task, "trace": self.trace, "runtime": self.runtime, **crossing}
-        overdue = self.plan.services.overdue
-        with overdue.bounded(bound, rollout=self.trace.id, doing=hook.doing) as scope:
-            called = await attempt(hook, given)
-        returned = trio.current_time()
-        elapsed = returned - started
+        ran = await overdue.attempt(partial(hook, given), bound, rollout=self.trace.id, doing=hook.doing)
+        called = ran.came
         try:
             pass_on(called.error)
             await trio.lowlevel.checkpoint_if_cancelled()
-            if returned >= scope.deadline:
-                late = f"{hook.said} timed out after {elapsed:g} s (timeouts.hook = {bound:g} s)"
+            if not ran.in_time:
+                late = f"{hook.said} timed out after {ran.elapsed:g} s (timeouts.hook = {bound:g} s)"
                 raise _HookFailed([TaskError(late)])
             if called.error is None:
                 return called.value
             leaves = failed(called.error, TaskError, hook.said)
             raise _HookFailed([attribute(leaf, TaskError, hook.said) for leaf in leaves])
         finally:
-            del called  # a frame that keeps an exception which it raises is kept by it
+            del called, ran  # a frame that keeps an exception which it raises is kept by it
 
     def _hook_failed(self, segment: SegmentRun, failures: tuple[ErrorRecord, ...]) -> None:
         """A failing hook interrupts the segment and fails the rollout; while it is being stopped it is a warning."""

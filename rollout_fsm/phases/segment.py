@@ -8,7 +8,7 @@ here, for every harness alike.
 import trio
 from attrs import evolve
 
-from rollout_fsm.attempt import Attempt, attempt, strikeable
+from rollout_fsm.attempt import Attempt, strikeable
 from rollout_fsm.errors import ErrorRecord, HarnessError, SandboxError, TaskError, TurnRefused, attribute, record, text
 from rollout_fsm.outcome import Failure, Outcome, bare, interrupts, lost, pass_on, plain
 from rollout_fsm.runtime import ProgramResult
@@ -128,20 +128,18 @@ def _model_failed(
 async def _attributed_to_the_box(world: World, failure: ErrorRecord) -> ErrorRecord:
     """A program's failure, or the box's if that does not answer any more: silence and an exception are a no (L41)."""
     runtime, overdue = world.present_runtime, world.plan.services.overdue
-    bound, started = world.plan.bounds.close, trio.current_time()
-    asking = "asking whether the runtime is alive"
-    with overdue.bounded(bound, rollout=world.trace.id, doing=lambda: asking) as asked:
-        answer = await attempt(runtime.alive)
+    bound, asking = world.plan.bounds.close, "asking whether the runtime is alive"
+    asked = await overdue.attempt(runtime.alive, bound, rollout=world.trace.id, doing=lambda: asking)
+    answer = asked.came
     unsaid = [text(leaf) for leaf in plain(answer.error)]
     if struck := interrupts(answer.error):
         world.holdings.struck += struck
         world.lost += unsaid
-    in_time = trio.current_time() < asked.deadline
-    if answer.value is True and in_time:
+    if answer.value is True and asked.in_time:
         return failure
-    late = f"no answer within {bound:g} s (timeouts.close), {trio.current_time() - started:g} s passed"
+    late = f"no answer within {bound:g} s (timeouts.close), {asked.elapsed:g} s passed"
     no = "it said no" if answer.value is False else f"alive() returned {type(answer.value).__name__}"
-    why = "; ".join([*([] if in_time else [late]), *unsaid]) or no
+    why = "; ".join([*([] if asked.in_time else [late]), *unsaid]) or no
     return record(SandboxError(f"the runtime {runtime.name!r} was found dead ({why}) after this: {failure.message}"))
 
 
@@ -149,19 +147,16 @@ async def leave_early(world: World) -> Failure | None:
     """Stop the agent of a segment that is left early; what will not die is a failure that stands (L13)."""
     if world.segment is None:
         return None  # none was ever started
-    runtime, bound, started = world.present_runtime, world.plan.bounds.close, trio.current_time()
-    overdue = world.plan.services.overdue
-    with overdue.bounded(bound, rollout=world.trace.id, doing=lambda: "killing the agent", shield=True) as scope:
-        killed = await attempt(runtime.kill)
-    world.holdings.struck += interrupts(killed.error)
-    returned = trio.current_time()
-    if killed.value is True and returned < scope.deadline:
+    runtime, bound, overdue = world.present_runtime, world.plan.bounds.close, world.plan.services.overdue
+    doing = "killing the agent"
+    killed = await overdue.attempt(runtime.kill, bound, rollout=world.trace.id, doing=lambda: doing, shield=True)
+    world.holdings.struck += interrupts(killed.came.error)
+    if killed.came.value is True and killed.in_time:
         return None
     world.segment.survives = True
-    elapsed = returned - started
-    why = "".join(f": {text(leaf)}" for leaf in plain(killed.error))
+    why = "".join(f": {text(leaf)}" for leaf in plain(killed.came.error))
     survivors = f"processes of the agent in runtime {runtime.name!r} survived being killed"
-    bounded = f" ({elapsed:g} s passed, timeouts.close = {bound:g} s)"
+    bounded = f" ({killed.elapsed:g} s passed, timeouts.close = {bound:g} s)"
     return Failure(error=record(SandboxError(survivors + bounded + why)), stands=True)
 
 
