@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import trio
 from attrs import field, frozen
 
+from rollout_fsm.foreign import ask
 from rollout_fsm.messages import Request, Response
 from rollout_fsm.trace import Trace
 
@@ -138,8 +139,7 @@ class BoundHook:
     async def __call__(self, available: Mapping[str, object]) -> object:
         """Call it with what it names (L36). A plain function runs inline."""
         given = {parameter: available[what] for parameter, what in self.hook.takes.items()}
-        result = trio.lowlevel.disable_ki_protection(getattr(self.owner, self.hook.name))(**given)
-        return await result if inspect.isawaitable(result) else result
+        return await _asked(getattr(self.owner, self.hook.name), **given)
 
 
 @frozen(kw_only=True, eq=False)
@@ -193,6 +193,11 @@ def harness_metrics(harness: object) -> tuple[BoundHook, ...]:
                 f"@{hook.kind} {_where(type(harness), hook.name)}: a harness has metrics only; put it on the task"
             )
     return tuple(BoundHook(hook=hook, owner=harness) for hook in found)
+
+
+@trio.lowlevel.disable_ki_protection
+async def _asked(function: Callable[..., object], **given: object) -> object:
+    return await ask(function, **given)
 
 
 _cache: "WeakKeyDictionary[type, tuple[Hook, ...]]" = WeakKeyDictionary()

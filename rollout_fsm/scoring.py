@@ -16,6 +16,7 @@ from attrs import define, field, frozen
 
 from rollout_fsm.attempt import attempt
 from rollout_fsm.errors import TaskError, attribute, record
+from rollout_fsm.foreign import call
 from rollout_fsm.hooks import BoundHook, Hooks
 from rollout_fsm.judge import Judge
 from rollout_fsm.outcome import Failure, bare, failed, interrupts, lost, nobodys, pass_on, plain
@@ -75,7 +76,7 @@ def signal_of(judge: Judge, task: Task, trace: Trace) -> Signal:
         raise TypeError(f"a judge needs a name, not {name!r}")
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
         raise TypeError(f"the weight of judge {name!r} must be a finite number, not {weight!r}")
-    return Signal(name=name, kind="judge", weight=weight, measure=partial(judge.score, task, trace))
+    return Signal(name=name, kind="judge", weight=weight, measure=partial(call, judge.score, task, trace))
 
 
 def seed(trace: Trace, expected: Iterable[Signal]) -> None:

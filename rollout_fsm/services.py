@@ -15,6 +15,7 @@ from attrs import define, field, frozen
 
 from rollout_fsm.attempt import attempt
 from rollout_fsm.errors import text
+from rollout_fsm.foreign import manager
 from rollout_fsm.gateway import Gateway, open_gateway
 from rollout_fsm.outcome import pass_on, plain
 from rollout_fsm.overdue import Overdue
@@ -153,7 +154,7 @@ class EngineServices:
         """Enter, stay until the engine ends, leave: all in this task, whoever waits for it and is cancelled."""
         shared, stack = entered.shared, AsyncExitStack()
         with entered.entering:
-            came = await attempt(stack.enter_async_context, shared)
+            came = await attempt(stack.enter_async_context, manager(shared))
         if came.error is not None:
             entered.error = came.error
             del self._entered[id(shared)]

@@ -14,6 +14,7 @@ from functools import partial
 import trio
 from attrs import define, evolve, field
 
+from rollout_fsm import foreign
 from rollout_fsm.attempt import Attempt, attempt
 from rollout_fsm.clock import AnchoredClock
 from rollout_fsm.errors import (
@@ -224,7 +225,7 @@ class Session:
         sampling = plan.sampling.over(request.sampling)
         started = trio.current_time()
         span = Span(start=self.clock.now())
-        got = await attempt(plan.model.respond, request, sampling)
+        got = await attempt(foreign.call, plan.model.respond, request, sampling)
         self.model_time += trio.current_time() - started
         span.end = self.clock.now()
         answer = got.value if got.error is None and fault_of_answer(got.value) is None else None

@@ -14,6 +14,7 @@ from typing import NoReturn
 import trio
 from attrs import field, frozen
 
+from rollout_fsm.foreign import ask
 from rollout_fsm.harnesses.shapes import MisfitError, Shape, shape_of, spelling
 from rollout_fsm.machine.exact import suggestion
 from rollout_fsm.messages import JSON, Tool
@@ -121,8 +122,7 @@ class FunctionTool:
 
 @trio.lowlevel.disable_ki_protection
 async def _run(function: Callable[..., object], bound: inspect.BoundArguments) -> object:
-    result = function(*bound.args, **bound.kwargs)
-    return await result if inspect.isawaitable(result) else result
+    return await ask(function, *bound.args, **bound.kwargs)
 
 
 def _shape(tool: str, parameter: inspect.Parameter) -> Shape:

@@ -6,15 +6,15 @@ reply.
 """
 
 import copy
-import inspect
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import trio
 from attrs import define, evolve, field
 
 from rollout_fsm.errors import ProviderError
+from rollout_fsm.foreign import ask
 from rollout_fsm.messages import AssistantMessage, Message, Request, Response, Sampling, Usage
 from rollout_fsm.model import Model
 
@@ -78,8 +78,7 @@ class ScriptedModel(Model):
 
     async def _reply(self, request: Request, depth: int) -> Reply:
         if callable(self.script):
-            answer = self.script(request)
-            return await answer if inspect.isawaitable(answer) else answer
+            return cast("Reply", await ask(self.script, request))
         if depth >= len(self.script):
             raise ProviderError(
                 f"the script of the model {self.name!r} has {len(self.script)} replies, and the conversation asks for "

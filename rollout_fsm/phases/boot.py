@@ -1,6 +1,9 @@
 """`booting`: the runtime is started, or a borrowed one is taken over (L2, L8)."""
 
+from functools import partial
+
 from rollout_fsm.errors import HarnessError, ProviderError, SandboxError
+from rollout_fsm.foreign import call
 from rollout_fsm.outcome import Outcome
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.world import World
@@ -22,11 +25,11 @@ async def boot(world: World) -> Outcome:
             raise TypeError(f"the runtime factory returned {type(runtime).__name__}; it makes a Runtime from its name")
         called = _name(runtime)
         world.runtime = runtime
-        world.hold("leaked", f"runtime {called!r}", runtime.stop)
-        await runtime.start()
+        world.hold("leaked", f"runtime {called!r}", partial(call, runtime.stop))
+        await call(runtime.start)
         await world.proceed()
         world.calling(SandboxError, "preparing the runtime for setup")
-        await runtime.prepare_setup()
+        await call(runtime.prepare_setup)
     kind = type(world.runtime).__name__
     world.trace.agent.runtime = {"type": "subprocess", "id": called, "borrowed": plan.borrowed is not None}
     harness = world.trace.agent.config.get("harness")

@@ -1,6 +1,7 @@
 """`finalizing`: `task.finalize`, which collects what scoring needs (L50, L54)."""
 
 from rollout_fsm.attempt import strikeable
+from rollout_fsm.foreign import call
 from rollout_fsm.outcome import Outcome
 from rollout_fsm.world import World
 
@@ -8,5 +9,5 @@ from rollout_fsm.world import World
 async def finalize(world: World) -> Outcome:
     """Let the task finish its world."""
     runtime = world.require_runtime()
-    await strikeable(world.plan.task.finalize, world.trace, runtime)
+    await strikeable(call, world.plan.task.finalize, world.trace, runtime)
     return Outcome(trigger="finalized")

@@ -5,11 +5,14 @@ whether that is a failure, a stop or a way to go on is the machine's decision. T
 here, for every harness alike.
 """
 
+from functools import partial
+
 import trio
 from attrs import evolve
 
 from rollout_fsm.attempt import Attempt, strikeable
 from rollout_fsm.errors import ErrorRecord, HarnessError, SandboxError, TaskError, TurnRefused, attribute, record, text
+from rollout_fsm.foreign import call
 from rollout_fsm.outcome import Failure, Outcome, bare, interrupts, lost, pass_on, plain
 from rollout_fsm.runtime import ProgramResult
 from rollout_fsm.segment_run import SegmentRun
@@ -51,7 +54,7 @@ async def _run(world: World) -> Outcome:
 
     async def run() -> object:
         try:
-            return await strikeable(harness_session.run, messages)
+            return await strikeable(call, harness_session.run, messages)
         finally:
             world.foreign_code_returned()
 
@@ -129,7 +132,7 @@ async def _attributed_to_the_box(world: World, failure: ErrorRecord) -> ErrorRec
     """A program's failure, or the box's if that does not answer any more: silence and an exception are a no (L41)."""
     runtime, overdue = world.present_runtime, world.plan.services.overdue
     bound, asking = world.plan.bounds.close, "asking whether the runtime is alive"
-    asked = await overdue.attempt(runtime.alive, bound, rollout=world.trace.id, doing=lambda: asking)
+    asked = await overdue.attempt(partial(call, runtime.alive), bound, rollout=world.trace.id, doing=lambda: asking)
     answer = asked.came
     unsaid = [text(leaf) for leaf in plain(answer.error)]
     if struck := interrupts(answer.error):
@@ -149,7 +152,9 @@ async def leave_early(world: World) -> Failure | None:
         return None  # none was ever started
     runtime, bound, overdue = world.present_runtime, world.plan.bounds.close, world.plan.services.overdue
     doing = "killing the agent"
-    killed = await overdue.attempt(runtime.kill, bound, rollout=world.trace.id, doing=lambda: doing, shield=True)
+    killed = await overdue.attempt(
+        partial(call, runtime.kill), bound, rollout=world.trace.id, doing=lambda: doing, shield=True
+    )
     world.holdings.struck += interrupts(killed.came.error)
     if killed.came.value is True and killed.in_time:
         return None

@@ -4,6 +4,7 @@ from functools import partial
 
 from rollout_fsm.attempt import strikeable
 from rollout_fsm.errors import HarnessError, InterceptionError, SandboxError, TaskError, ToolsetError
+from rollout_fsm.foreign import call
 from rollout_fsm.harness import Exchange, HarnessSession
 from rollout_fsm.outcome import Outcome
 from rollout_fsm.session import Session
@@ -17,12 +18,12 @@ async def setup(world: World) -> Outcome:
     """Prepare the world for the exchange. What begins is registered for release in the same step (L8)."""
     plan, trace, runtime = world.plan, world.trace, world.require_runtime()
     world.calling(TaskError, "task setup", f"{SHARED}; harness setup had not started")
-    await strikeable(plan.task.setup, trace, runtime)
+    await strikeable(call, plan.task.setup, trace, runtime)
     await world.proceed()
 
     world.calling(HarnessError, "harness setup", SHARED)
-    world.hold("cleanup", f"harness {plan.harness_name!r}", partial(plan.harness.cleanup, trace, runtime))
-    await strikeable(plan.harness.setup, runtime)
+    world.hold("cleanup", f"harness {plan.harness_name!r}", partial(call, plan.harness.cleanup, trace, runtime))
+    await strikeable(call, plan.harness.setup, runtime)
     await world.proceed()
 
     world.calling(TaskError, "naming the task's tool servers", SHARED)
@@ -43,15 +44,15 @@ async def setup(world: World) -> Outcome:
     context = RolloutContext(task=plan.task, trace=trace, runtime=runtime)
     for name, toolset in toolsets.items():
         world.calling(ToolsetError, f"starting tool server {name!r}", SHARED)
-        url = await toolset.start(context)
-        world.hold("close", f"tool server {name!r}", toolset.stop)
+        url = await call(toolset.start, context)
+        world.hold("close", f"tool server {name!r}", partial(call, toolset.stop))
         await world.proceed()
         if not isinstance(url, str):
             raise TypeError(f"its start() returned {type(url).__name__}; it returns a URL as text")
         world.tool_urls[name] = _reachable(world, f"tool server {name!r}", url)
 
     world.calling(SandboxError, "applying the network policy", SHARED)
-    await runtime.prepare_execution([slot.url, *world.tool_urls.values()])
+    await call(runtime.prepare_execution, [slot.url, *world.tool_urls.values()])
     await world.proceed()
 
     world.calling(TaskError, "prompt interception", SHARED)
@@ -71,11 +72,11 @@ async def setup(world: World) -> Outcome:
         respond=session.respond,
         remaining=lambda: agent.left,
     )
-    harness_session = await plan.harness.open_session(exchange)
+    harness_session = await call(plan.harness.open_session, exchange)
     if not isinstance(harness_session, HarnessSession):
         raise TypeError(f"open_session returned {type(harness_session).__name__}; it returns a HarnessSession")
     world.harness_session = harness_session
-    world.hold("close", "harness session", harness_session.close)
+    world.hold("close", "harness session", partial(call, harness_session.close))
     return Outcome(trigger="ready")
 
 
