@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rollout_fsm.batch import Batch
+    from rollout_fsm.blocking import run_rollout
     from rollout_fsm.conformance import check_trace
+    from rollout_fsm.ending import ending_of
     from rollout_fsm.engine import Engine, open_engine
     from rollout_fsm.errors import (
         ErrorRecord,
@@ -33,7 +35,10 @@ if TYPE_CHECKING:
     from rollout_fsm.interaction import Interaction, Segment
     from rollout_fsm.judge import Judge
     from rollout_fsm.limits import RolloutLimits, RolloutPolicy, RolloutTimeouts
+    from rollout_fsm.live import Activity
     from rollout_fsm.machine import check_machine, load_machine
+    from rollout_fsm.machine.endings import Ending, EndingChange, EndingRow, Endings
+    from rollout_fsm.machine.endings_file import load_endings
     from rollout_fsm.messages import (
         AssistantMessage,
         ImagePart,
@@ -51,6 +56,8 @@ if TYPE_CHECKING:
     )
     from rollout_fsm.model import Model
     from rollout_fsm.models import LocalModel, OpenAIModel, ScriptedModel
+    from rollout_fsm.rescoring import Rescored, Skipped
+    from rollout_fsm.retry import RetryPolicy
     from rollout_fsm.rollout import Rollout
     from rollout_fsm.runtime import ProgramResult, Runtime
     from rollout_fsm.runtimes import LocalRuntime
@@ -61,9 +68,14 @@ if TYPE_CHECKING:
     from rollout_fsm.traces_file import read_traces
 
 __all__ = [
+    "Activity",
     "AssistantMessage",
     "Batch",
     "ChatHarness",
+    "Ending",
+    "EndingChange",
+    "EndingRow",
+    "Endings",
     "Engine",
     "ErrorRecord",
     "Exchange",
@@ -86,7 +98,9 @@ __all__ = [
     "ProgramResult",
     "ProviderError",
     "Request",
+    "Rescored",
     "Response",
+    "RetryPolicy",
     "Rollout",
     "RolloutBusyError",
     "RolloutContext",
@@ -100,6 +114,7 @@ __all__ = [
     "SandboxError",
     "ScriptedModel",
     "Segment",
+    "Skipped",
     "SystemMessage",
     "Task",
     "TaskError",
@@ -115,12 +130,15 @@ __all__ = [
     "UserMessage",
     "check_machine",
     "check_trace",
+    "ending_of",
     "intercept",
+    "load_endings",
     "load_machine",
     "metric",
     "open_engine",
     "read_traces",
     "reward",
+    "run_rollout",
     "stop",
     "trace_from_json",
     "trace_to_json",
@@ -128,7 +146,9 @@ __all__ = [
 
 _HOME = {
     "Batch": "rollout_fsm.batch",
+    "run_rollout": "rollout_fsm.blocking",
     "check_trace": "rollout_fsm.conformance",
+    "ending_of": "rollout_fsm.ending",
     "Engine": "rollout_fsm.engine",
     "open_engine": "rollout_fsm.engine",
     "ErrorRecord": "rollout_fsm.errors",
@@ -159,8 +179,14 @@ _HOME = {
     "RolloutLimits": "rollout_fsm.limits",
     "RolloutPolicy": "rollout_fsm.limits",
     "RolloutTimeouts": "rollout_fsm.limits",
+    "Activity": "rollout_fsm.live",
     "check_machine": "rollout_fsm.machine",
     "load_machine": "rollout_fsm.machine",
+    "Ending": "rollout_fsm.machine.endings",
+    "EndingChange": "rollout_fsm.machine.endings",
+    "EndingRow": "rollout_fsm.machine.endings",
+    "Endings": "rollout_fsm.machine.endings",
+    "load_endings": "rollout_fsm.machine.endings_file",
     "AssistantMessage": "rollout_fsm.messages",
     "ImagePart": "rollout_fsm.messages",
     "Message": "rollout_fsm.messages",
@@ -178,6 +204,9 @@ _HOME = {
     "LocalModel": "rollout_fsm.models",
     "OpenAIModel": "rollout_fsm.models",
     "ScriptedModel": "rollout_fsm.models",
+    "Rescored": "rollout_fsm.rescoring",
+    "Skipped": "rollout_fsm.rescoring",
+    "RetryPolicy": "rollout_fsm.retry",
     "Rollout": "rollout_fsm.rollout",
     "ProgramResult": "rollout_fsm.runtime",
     "Runtime": "rollout_fsm.runtime",

@@ -34,10 +34,11 @@ async def run_activity(
 ) -> Ran:
     """Run the phase under `timeouts.<bound>`. `cancellable` is given the scope that cancels it, then None."""
     limit, started = world.limit(bound), trio.current_time()
-    world.begin(phase.boundary, phase.doing)
     overdue = world.plan.services.overdue
-    with trio.CancelScope() as scope, overdue.bounded(limit, rollout=world.trace.id, doing=world.doing) as world.bound:
+    bounded = overdue.bounded(limit, rollout=world.trace.id, doing=world.doing, pausable=bound == "agent")
+    with trio.CancelScope() as scope, bounded as world.bound:
         cancellable(scope)
+        world.begin(phase.boundary, phase.doing)
         came = await attempt(phase.run, world)
         returned, deadline = world.returned or (trio.current_time(), world.bound.deadline)
         world.bound = None

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from rollout_fsm.machine import Declaration
 from rollout_fsm.machine.conformance import Step, may_set, replay
+from rollout_fsm.machine.endings import is_graded
 from rollout_fsm.machine.lifecycle import lifecycle
 from rollout_fsm.machine.vocabulary import GIVEN, SPANS
 from rollout_fsm.trace import Span, Trace
@@ -23,8 +24,8 @@ CLOSE = 1e-6
 def check_trace(trace: Trace, declaration: Declaration | None = None) -> list[str]:
     """What is wrong with a finished trace; nothing, if it conforms.
 
-    The transitions are a legal path to a final state; `is_completed`, `ok`, `errors` and the stop condition are what
-    that path may end with; every span that began is closed, in order, and covers the states that belong to it;
+    The transitions are a legal path to a final state; `is_completed`, `ok`, `errors`, the stop condition and the ending
+    are what that path may end with; every span that began is closed, in order, and covers the states that belong to it;
     nothing happened after the end; no signal that did not run has a number; the message graph and its calls belong
     together. Every fault is found.
     """
@@ -33,6 +34,7 @@ def check_trace(trace: Trace, declaration: Declaration | None = None) -> list[st
     return [
         *replay(machine, path),
         *_outcome(trace, machine, path),
+        *_ending(trace, machine, path),
         *_times(trace),
         *_spans(trace, machine),
         *_exchange(trace, _segments(trace, machine)),
@@ -60,6 +62,23 @@ def _outcome(trace: Trace, machine: Declaration, path: Sequence[Step]) -> Iterat
         yield f"stop_condition is {trace.stop_condition!r}, which is no name"
     elif not may_set(machine, path, trace.stop_condition):
         yield f"stop_condition is {trace.stop_condition!r}, which no row of the path sets"
+
+
+def _ending(trace: Trace, machine: Declaration, path: Sequence[Step]) -> Iterator[str]:
+    """What holds of an ending whatever table it came from; a trace need not have one."""
+    ending, state = trace.ending, machine.states.get(path[-1][2] if path else machine.initial.name)
+    if ending is None or state is None:
+        return
+    if state.kind != "final":
+        yield f"ending is {ending.name!r}, and the path ends in {state.name!r}, which is {state.kind}"
+    if ending.graded != (state.kind == "final" and is_graded(machine, state.name)):
+        yield f"ending.graded is {_said(ending.graded)}, and the path ends in {state.name!r}"
+    if ending.counts and not ending.graded:
+        yield "ending.counts is true, and the rollout was not graded"
+    if ending.counts and trace.reward is None:
+        yield "ending.counts is true, and there is no reward"
+    if ending.retryable and state.group == "cancellation":
+        yield f"ending.retryable is true, and the path ends in {state.name!r}"
 
 
 def _times(trace: Trace) -> Iterator[str]:

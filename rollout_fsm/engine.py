@@ -1,38 +1,46 @@
-"""The engine: it mints rollouts, holds each until it is final, and ends what nobody else ended (L75).
+"""The engine: its verbs, and its own life, which ends what nobody else ended (L75).
 
-`run`, `run_all` and `interaction` are written on `rollout`; there is one way to run one. What the engine holds open for
-its rollouts is in `services`, what becomes of many at once in `batch`.
+The rollouts that live are in `register`, what the engine holds open for them in `services`. Those that it drives itself
+are run in `attempts`, many at once by `batch`; what is let through when is `flow`'s.
 """
 
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Unpack
-from weakref import WeakValueDictionary
+from typing import Any, Literal, Unpack, cast, overload
 
 import trio
 from attrs import define, field
 
 from rollout_fsm.attempt import attempt
-from rollout_fsm.batch import Batch, Job, jobs
-from rollout_fsm.errors import text
+from rollout_fsm.attempts import Attempts
+from rollout_fsm.batch import Batch, ByTask, Job, OneByOne, jobs
+from rollout_fsm.ending import settle_endings
+from rollout_fsm.flow import Quiet
+from rollout_fsm.harness import Harness
 from rollout_fsm.interaction import Interaction
-from rollout_fsm.outcome import Interrupt, bare, interrupts, pass_on, plain
+from rollout_fsm.journal import Journal
+from rollout_fsm.judge import Judge
+from rollout_fsm.limits import RolloutTimeouts
+from rollout_fsm.machine.endings import EndingChange, Endings
+from rollout_fsm.observers import Observers
+from rollout_fsm.outcome import bare, interrupts, plain
 from rollout_fsm.output import RunFolder
+from rollout_fsm.pursuit import Pursuit
+from rollout_fsm.register import Register
+from rollout_fsm.rescoring import Rescored, Rescorings, TaskSource, rescore
 from rollout_fsm.rollout import Rollout
 from rollout_fsm.services import EngineServices, LostTrace
-from rollout_fsm.settings import AgentSettings, OneRollout, agent_config, settle, task_info
+from rollout_fsm.settings import AgentSettings, OneRollout, settle, task_info
 from rollout_fsm.shield import shielded
 from rollout_fsm.task import Task
-from rollout_fsm.trace import AgentInfo, RunInfo, Trace, TransitionRecord
+from rollout_fsm.trace import RunInfo, Trace
 
 log = logging.getLogger("rollout_fsm")
-
-EVENTS = ("on_trace", "on_transition", "on_finished")
-"""What an observer may have."""
 
 
 @define(eq=False, repr=False)
@@ -44,16 +52,15 @@ class Engine:
     _host: str
     _port: int
     _with_gateway: bool
-    _observers: tuple[object, ...]
+    _observers: Observers
+    _max_active_segments: int | None
+    _endings: Endings
+    _resumes: bool
+    """Whether its folder holds a run that is gone on with."""
     _manager: AbstractAsyncContextManager[trio.Nursery] | None = field(init=False, default=None)
     _nursery: trio.Nursery | None = field(init=False, default=None)
-    _services: EngineServices | None = field(init=False, default=None)
-    _live: dict[Rollout, tuple[object, ...]] = field(init=False, factory=dict)
-    """Every rollout that is not final, and who watches it."""
-    _open: bool = field(init=False, default=False)
-    """Whether rollouts may be minted: inside the block, until it is left."""
-    _unwritten: "WeakValueDictionary[str, trio.Event]" = field(init=False, factory=WeakValueDictionary)
-    """Finished traces on their way to the file, by id; the writer holds them."""
+    _register: Register | None = field(init=False, default=None)
+    _rescorings: Rescorings = field(init=False, factory=Rescorings)
 
     # ---- rollouts
 
@@ -64,99 +71,240 @@ class Engine:
         `ValueError`) for a task whose fields are no JSON, `RuntimeError` outside
         of the engine's block.
         """
-        services = self._present()
-        observers = (*self._observers, *_checked_observers(settings.get("observers", ())))
-        plan = settle(task, has_user=has_user, services=services, settings=settings)
-        trace = Trace(
-            id=settings.get("id") or uuid.uuid4().hex,
-            task=task_info(task),
-            agent=AgentInfo(config=agent_config(plan)),
-            run=self._run_info,
-            group=settings.get("group"),
-        )
-        rollout = Rollout(plan, trace, self)
-        self._live[rollout] = observers
-        for interrupt in self._tell(observers, "on_trace", trace):
-            raise interrupt
-        return rollout
+        _refuse_retries("rollout", settings)
+        return self._present.mint(task, Pursuit(), has_user=has_user, settings=settings)
 
     async def run(self, task: Task, **settings: Unpack[OneRollout]) -> Trace:
-        """One rollout, whole: open, one segment, close. Returns its trace, whatever became of it.
+        """One rollout, whole: open, one segment, close. Returns its trace, whatever became of it; with `retry=`, that
+        of the last attempt.
 
         Raises only a cancellation, a caller's mistake (`TypeError`) and a caller's lifetime bug
         (`RuntimeLifetimeError`).
         """
-        async with self.rollout(task, **settings) as rollout:
-            if await rollout.open():
-                await rollout.step()
-            trace = await rollout.close()
-        await self._on_disk(trace)
-        return trace
+        return await Attempts(self._present).one(task, settings)
 
+    @overload
     def run_all(
         self,
         tasks: Iterable[Task],
         *,
         rollouts_per_task: int = 1,
         max_concurrent: int | None = None,
+        group_by_task: Literal[False] = False,
         **settings: Unpack[AgentSettings],
-    ) -> Batch:
+    ) -> Batch[Trace]: ...
+    @overload
+    def run_all(
+        self,
+        tasks: Iterable[Task],
+        *,
+        rollouts_per_task: int = 1,
+        max_concurrent: int | None = None,
+        group_by_task: Literal[True],
+        **settings: Unpack[AgentSettings],
+    ) -> Batch[list[Trace]]: ...
+    def run_all(
+        self,
+        tasks: Iterable[Task],
+        *,
+        rollouts_per_task: int = 1,
+        max_concurrent: int | None = None,
+        group_by_task: bool = False,
+        **settings: Unpack[AgentSettings],
+    ) -> Batch[Trace] | Batch[list[Trace]]:
         """Many rollouts: `async with engine.run_all(tasks, …) as traces: async for trace in traces: …`.
 
-        At most `max_concurrent` at once, from boot to confirmed release (None: no bound). Traces come as they finish; a
-        failed rollout is a trace like any other (L42). Leaving the block cancels what is left. Raises `TypeError` and
-        `ValueError` for what does not fit together, before anything starts.
+        At most `max_concurrent` at once, from boot to confirmed release (None: no bound); what waits for a retry is not
+        among them. Traces come as they finish, or with `group_by_task` as lists, those of a task together once its
+        last one is finished; a failed rollout is a trace like any other (L42). Leaving the block cancels what is left.
+        Raises `TypeError` and `ValueError` for what does not fit together, before anything starts.
         """
-        services = self._present()
-        _at_least_one("rollouts_per_task", rollouts_per_task)
-        _at_least_one("max_concurrent", 1 if max_concurrent is None else max_concurrent)
-        owed = list(tasks)
-        for task in {type(task): task for task in owed}.values():
-            settle(task, has_user=False, services=services, settings=settings)
-        for task in owed:
-            task_info(task)
-        assert self._nursery is not None
+        owed = self._jobs(tasks, rollouts_per_task, max_concurrent, settings)
 
-        async def run(job: Job) -> Trace:
-            return await self._run_job(job, settings)
+        async def all_of_them() -> Sequence[Job]:
+            return owed
 
-        return Batch(self._nursery, list(jobs(owed, rollouts_per_task)), run, max_concurrent)
+        return self._batch(all_of_them, group_by_task, max_concurrent, settings)
 
     def interaction(self, task: Task, **settings: Unpack[OneRollout]) -> Interaction:
         """A rollout whose user is the caller: `async with engine.interaction(task, …) as interaction: await
         interaction.turn(…)`."""
-        return Interaction(self.rollout(task, has_user=True, **settings))
+        _refuse_retries("interaction", settings)
+        return Interaction(self._present.mint(task, Pursuit(), has_user=True, settings=settings))
+
+    # ---- all rollouts at once
+
+    def pause(self) -> Quiet:
+        """Hold new turns: those that go on end, the clocks of agent, drain and hooks stand still (L12).
+
+        Takes effect at once; awaited, it returns when no turn is going on any more: the time to change a model's
+        weights. Everything else goes on: rollouts boot, are scored and released, and a cancellation is acted on.
+        """
+        return self._present.services.flow.pause()
+
+    @overload
+    def resume(self) -> None: ...
+    @overload
+    def resume(
+        self,
+        tasks: Iterable[Task],
+        *,
+        rollouts_per_task: int = 1,
+        max_concurrent: int | None = None,
+        group_by_task: Literal[False] = False,
+        **settings: Unpack[AgentSettings],
+    ) -> Batch[Trace]: ...
+    @overload
+    def resume(
+        self,
+        tasks: Iterable[Task],
+        *,
+        rollouts_per_task: int = 1,
+        max_concurrent: int | None = None,
+        group_by_task: Literal[True],
+        **settings: Unpack[AgentSettings],
+    ) -> Batch[list[Trace]]: ...
+    def resume(
+        self,
+        tasks: Iterable[Task] | None = None,
+        *,
+        rollouts_per_task: int = 1,
+        max_concurrent: int | None = None,
+        group_by_task: bool = False,
+        **settings: Any,
+    ) -> Batch[Trace] | Batch[list[Trace]] | None:
+        """Without tasks: go on after a `pause`. Held turns are admitted, and every clock has what it had.
+
+        With tasks: go on with the run of the folder that `open_engine(output_dir=…, resume=True)` named. As `run_all`,
+        but it runs what the run still owes, and yields those traces (with `group_by_task` those of a task that are
+        owed). A rollout is told by its task's key, its place among equal keys and its index; one whose task has another
+        content now is owed again, and so is one that was aborted or drained, its trace kept in `superseded.jsonl`.
+        Processes and workspaces that the dead process left are removed first; where an exchange was over and its box
+        still stands, the rollout goes on there.
+        """
+        if tasks is None:
+            self._present.services.flow.resume()
+            return None
+        register, folder = self._present, self._folder
+        if not self._resumes or folder is None or register.services.journal is None:
+            raise RuntimeError("this engine resumes no run: open_engine(output_dir=…, resume=True) opens one that does")
+        given = cast("AgentSettings", settings)
+        asked = self._jobs(tasks, rollouts_per_task, max_concurrent, given)
+        owed = partial(Attempts(register).owed, folder, register.services.journal, asked)
+        return self._batch(owed, group_by_task, max_concurrent, given)
+
+    def drain(self) -> Quiet:
+        """Stop every rollout at its next turn, with the stop condition `drained`, and start no new one; a pause is
+        over.
+
+        Takes effect at once; awaited, it returns when every rollout of `run` and `run_all` has ended. Those that a
+        caller drives end when their caller closes them.
+        """
+        quiet = self._present.services.flow.drain()
+        self._present.drain()
+        return quiet
+
+    @overload
+    async def rescore(
+        self,
+        traces: Trace,
+        task: TaskSource,
+        *,
+        judges: Sequence[Judge] = ...,
+        harness: Harness | None = ...,
+        timeouts: RolloutTimeouts | None = ...,
+    ) -> Rescored: ...
+    @overload
+    async def rescore(
+        self,
+        traces: Iterable[Trace],
+        task: TaskSource,
+        *,
+        judges: Sequence[Judge] = ...,
+        harness: Harness | None = ...,
+        timeouts: RolloutTimeouts | None = ...,
+        max_concurrent: int = ...,
+        deliver: Callable[[Rescored], Awaitable[None]] | None = ...,
+    ) -> list[Rescored]: ...
+    async def rescore(
+        self,
+        traces: Trace | Iterable[Trace],
+        task: TaskSource,
+        *,
+        judges: Sequence[Judge] = (),
+        harness: Harness | None = None,
+        timeouts: RolloutTimeouts | None = None,
+        max_concurrent: int = 32,
+        deliver: Callable[[Rescored], Awaitable[None]] | None = None,
+    ) -> Rescored | list[Rescored]:
+        """Score finished traces again, offline and in place: no runtime, and no model but the judges' (L65).
+
+        `task` is the class of the tasks, each rebuilt from its trace's row; or a task; or a function of a trace.
+        Returns what came of the trace, or of each, in their order. For more than memory should hold, `traces` may be a
+        generator, which is asked for one when there is room, and `deliver` is then given each result, in order; the
+        list is empty. Only traces that came to scoring are scored again; the others stay as they were, and it is said
+        why. Each is bounded by `timeouts.scoring`; at most `max_concurrent` are scored at once. A trace is to be in
+        one call at a time.
+
+        Raises `TypeError` and `ValueError` for what does not fit together before anything is scored, what `traces` and
+        `deliver` raise, and a cancellation; the traces that were being scored are then as they were.
+        """
+        services = self._present.services
+        results: list[Rescored] = []
+
+        async def keep(rescored: Rescored) -> None:
+            results.append(rescored)
+
+        with self._rescorings.one():
+            await rescore(
+                [traces] if isinstance(traces, Trace) else traces,
+                task,
+                services=services,
+                deliver=deliver or keep,
+                judges=judges,
+                harness=harness,
+                timeouts=timeouts,
+                max_concurrent=max_concurrent,
+            )
+        return results[0] if isinstance(traces, Trace) else results
 
     @property
     def lost(self) -> Sequence[LostTrace]:
         """Finished traces that could not be written, by name."""
-        return tuple(self._services.lost) if self._services is not None else ()
+        return tuple(self._register.services.lost) if self._register is not None else ()
+
+    @property
+    def journal_failed(self) -> str | None:
+        """Why something could not be kept for a crash; None if everything was. No rollout ends for that."""
+        return self._register.services.journal_failed if self._register is not None else None
 
     @property
     def url(self) -> str:
         """Base URL of the gateway; empty where there is none."""
-        gateway = self._services.gateway if self._services is not None else None
+        gateway = self._register.services.gateway if self._register is not None else None
         return "" if gateway is None else gateway.url
 
     def __repr__(self) -> str:
-        return f"<Engine {'open' if self._open else 'closed'} live={len(self._live)} {self.url}>"
+        register = self._register
+        live = 0 if register is None else len(register.live)
+        return f"<Engine {'closed' if register is None or register.closed else 'open'} live={live} {self.url}>"
 
     # ---- the engine's own life
 
     async def __aenter__(self) -> "Engine":
         if self._manager is not None:
             raise RuntimeError("an engine is entered once; open another with open_engine()")
-        if self._folder is not None:
-            self._folder.open()
+        journal = self._open_folder()
         self._manager = trio.open_nursery()
         self._nursery = await self._manager.__aenter__()
-        services = EngineServices(self._nursery, self._folder)
+        services = EngineServices(self._nursery, self._folder, journal, self._endings, self._max_active_segments)
         problem: BaseException | None = None
         try:
             await services.start(host=self._host, port=self._port, gateway=self._with_gateway)
         except BaseException as raised:  # noqa: BLE001  (raised again once the nursery is left)
             problem = raised
         if problem is not None:
+            await shielded(services.stop, name="opening the engine")
             self._nursery.cancel_scope.cancel()
             await self._manager.__aexit__(None, None, None)
             if self._folder is not None:
@@ -165,15 +313,35 @@ class Engine:
                 raise bare(problem)
             finally:
                 problem = None
-        self._services, self._open = services, True
+        self._register = Register(services, self._run_info, self._observers)
         return self
+
+    def _open_folder(self) -> Journal | None:
+        """Take the run's folder, and open its journal; a run that is gone on with keeps its id."""
+        if self._folder is None:
+            return None
+        self._folder.open(resume=self._resumes, run_id=self._run_info.id)
+        journal: Journal | None = None
+        try:
+            journal = Journal.open(self._folder.journal)
+            if self._resumes and (before := journal.read().processes):
+                name = self._run_info.name or before[0].name
+                self._run_info = RunInfo(id=before[0].run_id, name=name)
+            journal.process(run_id=self._run_info.id, name=self._run_info.name)
+        except BaseException:
+            if journal is not None:
+                journal.close()
+            self._folder.abandon()
+            raise
+        return journal
 
     @trio.lowlevel.enable_ki_protection
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         assert self._manager is not None
-        self._open = False
+        if self._register is not None:
+            self._register.close()
         raised = await shielded(self._shut_down, name="leaving the engine")
         # the block's own exception is not shown to the nursery: it would come out in a group
         crashed = (await attempt(self._manager.__aexit__, None, None, None)).error
@@ -190,83 +358,50 @@ class Engine:
     async def _shut_down(self) -> None:
         """End every rollout that is left, then the services: never while a release may need them (L75)."""
         try:
-            async with trio.open_nursery() as nursery:
-                for rollout in tuple(self._live):
-                    nursery.start_soon(self._end, rollout)
+            await self._rescorings.end()
+            if self._register is not None:
+                await self._register.end_all()
         finally:
-            if self._services is not None:
-                await self._services.stop()
+            if self._register is not None:
+                await self._register.services.stop()
             if self._folder is not None:
                 self._folder.close()
 
-    async def _end(self, rollout: Rollout) -> None:
-        with trio.CancelScope(shield=True):  # what came out of a sibling's release cuts nobody's release short
-            ended = await attempt(rollout.cancel)
-        for bug in plain(ended.error):
-            log.error("rollout %s could not be ended: %s", rollout.trace.id, text(bug), exc_info=bug)
-        self._live.pop(rollout, None)
-        pass_on(ended.error)
-
-    def _present(self) -> EngineServices:
-        if self._services is None or not self._open:
+    @property
+    def _present(self) -> Register:
+        if self._register is None or self._register.closed:
             raise RuntimeError("the engine is not open: use it inside `async with open_engine() as engine`")
-        return self._services
+        return self._register
 
-    # ---- what rollouts tell
+    # ---- many at once
 
-    def on_transition(self, rollout: Rollout, transition: TransitionRecord) -> list[Interrupt]:
-        """A transition was taken; observers are told. Raises nothing; returns the interrupts that they raised."""
-        return self._tell(self._live.get(rollout, ()), "on_transition", rollout.trace, transition)
+    def _jobs(
+        self, tasks: Iterable[Task], rollouts_per_task: int, max_concurrent: int | None, settings: AgentSettings
+    ) -> Sequence[Job]:
+        """What is asked for; raises for whatever does not fit together, before anything starts."""
+        services = self._present.services
+        _at_least_one("rollouts_per_task", rollouts_per_task)
+        _at_least_one("max_concurrent", 1 if max_concurrent is None else max_concurrent)
+        asked = list(tasks)
+        for task in {type(task): task for task in asked}.values():
+            settle(task, has_user=False, services=services, settings=settings)
+        for task in asked:
+            task_info(task)
+        return list(jobs(asked, rollouts_per_task))
 
-    def on_finished(self, rollout: Rollout) -> list[Interrupt]:
-        """A rollout is final: it is let go of, written, told and logged (L57, L73, L75). Raises nothing."""
-        trace, observers = rollout.trace, self._live.pop(rollout, ())
-        if self._services is not None and (written := self._services.submit(trace)) is not None:
-            self._unwritten[trace.id] = written
-        interrupts_met = self._tell(observers, "on_finished", trace)
-        stop = trace.errors[0].type if trace.errors else trace.stop_condition
-        said = "rollout done: id=%s task=%s reward=%s turns=%d stop=%s"
-        log.info(said, trace.id, trace.task.type, trace.reward, trace.num_turns, stop)
-        try:
-            return interrupts_met
-        finally:
-            del interrupts_met  # a frame that keeps an exception that was raised through it is kept by it
-
-    async def _on_disk(self, trace: Trace) -> None:
-        """Wait until a finished trace is on disk, or known to be lost (L73)."""
-        written = self._unwritten.get(trace.id)
-        if written is not None:
-            await written.wait()
-
-    async def _run_job(self, job: Job, settings: AgentSettings) -> Trace:
-        """One rollout of a batch. The caller's lifetime bug is logged and its trace is aborted: siblings go on (L3,
-        L42)."""
-        rollout = self.rollout(job.task, group=job.group, **settings)
-        try:
-            async with rollout:
-                if await rollout.open():
-                    await rollout.step()
-                await rollout.close()
-        except Exception as error:  # noqa: BLE001  (the owner's bug, or the engine's: said, and its trace is data)
-            log.error("rollout %s ended %s: %s", rollout.trace.id, rollout.state, text(error))
-        await self._on_disk(rollout.trace)
-        return rollout.trace
-
-    @staticmethod
-    def _tell(observers: Iterable[object], event: str, *about: object) -> list[Interrupt]:
-        """Tell observers; what one raises is logged and disturbs nothing (L42). Returns the interrupts among it."""
-        met: list[Interrupt] = []
-        try:
-            for observer in observers:
-                try:
-                    if (tell := getattr(observer, event, None)) is not None:
-                        tell(*about)
-                except BaseException as raised:
-                    met += interrupts(raised)
-                    log.exception("observer %s raised in %s", type(observer).__name__, event)
-            return met
-        finally:
-            del met  # a frame that keeps an exception that was raised through it is kept by it
+    def _batch(
+        self,
+        owed: Callable[[], Awaitable[Sequence[Job]]],
+        group_by_task: bool,
+        max_concurrent: int | None,
+        settings: AgentSettings,
+    ) -> Batch[Trace] | Batch[list[Trace]]:
+        assert self._nursery is not None
+        register = self._present
+        parts = self._nursery, owed, partial(Attempts(register).of, settings)
+        if group_by_task:
+            return Batch(*parts, ByTask(), register.services.flow, max_concurrent)
+        return Batch(*parts, OneByOne(), register.services.flow, max_concurrent)
 
 
 def open_engine(
@@ -276,33 +411,48 @@ def open_engine(
     run_id: str | None = None,
     host: str = "127.0.0.1",
     port: int = 0,
+    resume: bool = False,
+    endings: Mapping[str, EndingChange] | Endings | None = None,
+    max_active_segments: int | None = None,
     observers: Sequence[object] = (),
     gateway: bool = True,
 ) -> Engine:
     """An engine, for `async with`. Leaving it cancels what is not final and waits for its release (L75).
 
-    `output_dir`: finished traces go to its `traces.jsonl`; without it nothing is written.
-    `run_name` and `run_id` (uuid4 hex unless given) stand on every trace. `host`, `port`: where the
-    gateway listens, 0 takes a free port; `gateway=False` for harnesses in this process only. `observers` have any of
-    `on_trace(trace)`, `on_transition(trace, transition)`, `on_finished(trace)`. Entering raises `OSError` for a port in
-    use or a folder that cannot be written, `FileExistsError` for a folder that already holds a run.
+    `output_dir`: finished traces go to its `traces.jsonl`, and what a crash must not lose to its journal; without it
+    nothing is written. `resume`: go on with the run that the folder holds, by `engine.resume(tasks, …)`; new traces
+    join its old ones. `endings`: what is to be changed of `trace.ending`, by the ending's name
+    (`{"agent_timeout": {"counts": True}}`), or a whole table (`load_endings()`, changed).
+    `run_name` and `run_id` (uuid4 hex unless given) stand on every trace. `host`, `port`: where the gateway listens, 0
+    takes a free port; `gateway=False` for harnesses in this process only. `max_active_segments`: how many segments run
+    at once, None for any number; waiting for a permit costs no agent budget (L12). `observers` have any of
+    `on_trace(trace)`, `on_transition(trace, transition)`, `on_activity(trace, activity)`, `on_finished(trace)`, and
+    `on_retry(trace, seconds)` instead of the last where another attempt follows. Entering raises `OSError` for a port
+    in use or a folder that cannot be written, `FileExistsError` for a folder that already holds a run,
+    `FileNotFoundError` for one that holds none to resume, `FolderInUseError` (an `OSError`) naming the process that
+    uses it.
     """
+    if resume and output_dir is None:
+        raise TypeError("there is no run to resume: name its folder, open_engine(output_dir=…, resume=True)")
+    _at_least_one("max_active_segments", 1 if max_active_segments is None else max_active_segments)
     return Engine(
         RunFolder(Path(output_dir)) if output_dir is not None else None,
         RunInfo(id=run_id or uuid.uuid4().hex, name=run_name),
         host,
         port,
         gateway,
-        _checked_observers(observers),
+        Observers(observers),
+        max_active_segments,
+        settle_endings(endings),
+        resume,
     )
 
 
-def _checked_observers(observers: Iterable[object]) -> tuple[object, ...]:
-    checked = tuple(observers)
-    for observer in checked:
-        if not any(callable(getattr(observer, event, None)) for event in EVENTS):
-            raise TypeError(f"an observer has any of {', '.join(EVENTS)}; {observer!r} has none")
-    return checked
+def _refuse_retries(verb: str, settings: AgentSettings) -> None:
+    if (policy := settings.get("retry")) is not None and policy.max_retries:
+        raise TypeError(
+            f"{verb}() is driven by its caller, so the engine cannot try it again; leave retry= to run() and run_all()"
+        )
 
 
 def _at_least_one(name: str, value: int) -> None:

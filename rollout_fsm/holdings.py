@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from attrs import define, field, frozen
 
 from rollout_fsm.attempt import attempt
-from rollout_fsm.errors import text
+from rollout_fsm.errors import RolloutError, text
 from rollout_fsm.outcome import Interrupt, interrupts, plain
 from rollout_fsm.overdue import Overdue
 from rollout_fsm.trace import TraceWarning
@@ -31,6 +31,8 @@ class Held:
     name: str
     """What a warning calls it, the runtime's with its name."""
     undo: Callable[[], Awaitable[None]] = field(repr=False)
+    boundary: type[RolloutError]
+    """Whose code is called."""
     setting: Setting
     bound: float
     """Seconds, `timeouts.<setting>`."""
@@ -48,6 +50,10 @@ class Holdings:
     rollout: str
     overdue: Overdue = field(repr=False)
     warn: Callable[[TraceWarning], None] = field(repr=False)
+    changed: Callable[[], None] = field(repr=False)
+    """Told when another step begins."""
+    current: Held | None = field(default=None, init=False)
+    """What is being released."""
     held: list[Held] = field(factory=list, init=False)
     struck: list[Interrupt] = field(factory=list, init=False, repr=False)
     """KeyboardInterrupts and SystemExits that came out of release steps."""
@@ -60,9 +66,12 @@ class Holdings:
         """Release what is held of these kinds, newest first. Shielded by the caller; raises nothing."""
         for step in [held for held in reversed(self.held) if held.kind in kinds]:
             self.held.remove(step)  # before it is tried: once, whatever comes
+            self.current = step
+            self.changed()
             if (bug := (await attempt(self._undo, step)).error) is not None:  # an exception that cannot be handled, say
                 said = f"{step.name} {_FAILED[step.kind]}: {type(bug).__name__} while its failure was handled"
                 self.warn(TraceWarning(kind=step.kind, message=said))
+        self.current = None
 
     async def _undo(self, step: Held) -> None:
         undone = await self.overdue.attempt(step.undo, step.bound, rollout=self.rollout, doing=step.doing, shield=True)

@@ -154,6 +154,11 @@ class Hooks:
     rewards: tuple[BoundHook, ...] = ()
     metrics: tuple[BoundHook, ...] = ()
 
+    @property
+    def stop_names(self) -> frozenset[str]:
+        """The stop conditions that the task's own stops set."""
+        return frozenset(hook.name for hook in (*self.trace_stops, *self.request_stops, *self.response_stops))
+
     @classmethod
     def of(cls, task: object, *, reserved: Iterable[str]) -> "Hooks":
         """The hooks of a task. `reserved`: the engine's own stop conditions, which no stop may bear as its name

@@ -1,10 +1,11 @@
 """An interaction: the caller is the user, and speaks in turns with an agent."""
 
-from collections.abc import Iterable
 from types import TracebackType
 
 from attrs import define, field, frozen
 
+from rollout_fsm.errors import RolloutBusyError
+from rollout_fsm.message_json import Said
 from rollout_fsm.messages import Message
 from rollout_fsm.rollout import Rollout
 from rollout_fsm.trace import Trace
@@ -33,6 +34,7 @@ class Interaction:
     """
 
     rollout: Rollout
+    _entered: bool = field(default=False, init=False)
     _open: bool = field(default=False, init=False)
 
     @property
@@ -40,13 +42,26 @@ class Interaction:
         """The record of the rollout."""
         return self.rollout.trace
 
-    async def turn(self, messages: str | Message | Iterable[Message | str] | None = None) -> Segment:
-        """Say something and let the agent run until it yields. The first turn of a task with a prompt needs no words
-        (L10)."""
+    async def turn(self, messages: Said | None = None) -> Segment:
+        """Say something and let the agent run until it yields.
+
+        A text is a user's message; dicts such as {"role": "user", "content": "hi"} are messages. The first turn of a
+        task with a prompt needs no words (L10); an empty text is said as that. Once the exchange is over, a turn does
+        nothing and is terminated (L11). Raises `TypeError` with nothing to say and for what cannot be said,
+        `FormatError` (a `ValueError`) for a dict that is no message, `RolloutBusyError` while another turn goes on,
+        `RuntimeError` outside of the block; nothing has changed then.
+        """
         if not self._open:
-            raise RuntimeError("turn() outside of the block; write: async with engine.interaction(...) as interaction")
+            raise RuntimeError(self._outside())
         nodes, turns = len(self.trace.nodes), self.trace.num_turns
-        await self.rollout.step(messages)
+        try:
+            await self.rollout.step(messages)
+        except RolloutBusyError:
+            raise RolloutBusyError(
+                f"turn() of the interaction {self.trace.id} while the turn before it goes on: user and agent speak in "
+                f"turns. Await that turn, then say what comes next; to end it early, use rollout.stop(...) or "
+                f"rollout.cancel(); for another conversation at the same time, open another interaction"
+            ) from None
         return Segment(
             messages=tuple(node.message for node in self.trace.nodes[nodes:]),
             last_reply=self.trace.last_reply if self.trace.num_turns > turns else None,
@@ -54,13 +69,19 @@ class Interaction:
         )
 
     async def __aenter__(self) -> "Interaction":
+        if self._entered:
+            raise RuntimeError(
+                f"the interaction {self.trace.id} is entered once; for another conversation, call "
+                f"engine.interaction(...) again"
+            )
+        self._entered = True
         await self.rollout.__aenter__()
-        self._open = True
         try:
             await self.rollout.open()
         except BaseException as error:
             await self.rollout.__aexit__(type(error), error, error.__traceback__)
             raise
+        self._open = True
         return self
 
     async def __aexit__(
@@ -68,3 +89,11 @@ class Interaction:
     ) -> None:
         self._open = False
         await self.rollout.__aexit__(kind, error, traceback)
+
+    def _outside(self) -> str:
+        if not self._entered:
+            return "turn() before the block; write: async with engine.interaction(...) as interaction: await turn(...)"
+        return (
+            f"turn() after the block: the interaction {self.trace.id} is over, and what came of it is in its trace; "
+            f"open another one with async with engine.interaction(...)"
+        )

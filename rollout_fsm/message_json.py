@@ -1,11 +1,12 @@
 """Messages in the form that traces and task rows have: OpenAI's roles and parts, with tool calls flat (L84).
 
 It differs from what goes over the wire to a model in the tool calls alone (`name` and `arguments` beside `id`), and is
-read in both spellings. The wire formats live with the dialects.
+read in both spellings. The wire formats live with the dialects. What a caller says is read here too: text, messages, or
+dicts in this form.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 from cattrs import Converter
 from cattrs.gen import make_dict_structure_fn
@@ -27,6 +28,11 @@ from rollout_fsm.messages import (
     UserMessage,
 )
 
+SaidOne: TypeAlias = str | Message | Mapping[str, JSON]
+"""Something to be said: a text is a user's message, a dict is a message such as {"role": "user", "content": "hi"}."""
+Said: TypeAlias = SaidOne | Iterable[SaidOne]
+"""A prompt, or what a user says in a turn."""
+
 _ROLES: dict[str, type[Message]] = {
     kind.role: kind for kind in (AssistantMessage, SystemMessage, ToolMessage, UserMessage)
 }
@@ -43,6 +49,41 @@ def message_from_json(data: JSON) -> Message:
     """A message as traces have it, tool calls flat or under `function`. Raises `FormatError` with every fault."""
     message: Message = structured(_CONVERTER, data, Message, "the message cannot be read")  # type: ignore[arg-type]
     return message
+
+
+def as_messages(given: Said) -> tuple[Message, ...]:
+    """The messages of a prompt or of a user's turn.
+
+    Raises `TypeError` for what is neither text nor a message, `FormatError` (a `ValueError`), with every fault, for a
+    dict that is no message: a key that messages do not have is refused, for a misspelt one would be lost.
+    """
+    if isinstance(given, str | Mapping | AssistantMessage | SystemMessage | ToolMessage | UserMessage):
+        return (_said(given, ""),)
+    if isinstance(given, bytes | bytearray) or not isinstance(given, Iterable):
+        raise _unsayable(given, "")
+    return tuple(_said(item, f"[{place}]") for place, item in enumerate(given))
+
+
+def _said(given: object, place: str) -> Message:
+    if isinstance(given, str):
+        return UserMessage(given)
+    if isinstance(given, AssistantMessage | SystemMessage | ToolMessage | UserMessage):
+        return given
+    if not isinstance(given, Mapping):
+        raise _unsayable(given, place)
+    doing = f"messages{place} is no message" if place else "the dict is no message"
+    message: Message = structured(_EXACT, plain(given, doing), Message, doing)  # type: ignore[arg-type]
+    return message
+
+
+def _unsayable(given: object, place: str) -> TypeError:
+    where = f"messages{place}: " if place else ""
+    also = "" if place else ", or a list of these"
+    hint = "; decode them first" if isinstance(given, bytes | bytearray) else ""
+    return TypeError(
+        f'{where}expected text, a message, or a dict such as {{"role": "user", "content": "hi"}}{also}, not '
+        f"{shown(given)}{hint}"
+    )
 
 
 def register_messages(converter: Converter) -> None:
@@ -148,3 +189,5 @@ def _to_json(kind: type[Message], converter: Converter) -> Callable[[Message], d
 
 _CONVERTER = exact_converter(forbid_extra_keys=False)
 register_messages(_CONVERTER)
+_EXACT = exact_converter(forbid_extra_keys=True)
+register_messages(_EXACT)

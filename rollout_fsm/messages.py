@@ -272,20 +272,3 @@ class Response:
     usage: Usage | None = None
     id: str = ""
     model: str | None = None
-
-
-def as_messages(given: "str | Message | Iterable[Message | str]") -> tuple[Message, ...]:
-    """The messages of a prompt or of a user's turn: a string is one user message."""
-    if isinstance(given, str):
-        return (UserMessage(given),)
-    if isinstance(given, SystemMessage | UserMessage | AssistantMessage | ToolMessage):
-        return (given,)
-    return tuple(_as_message(item) for item in given)
-
-
-def _as_message(given: "str | Message") -> Message:
-    if isinstance(given, str):
-        return UserMessage(given)
-    if not isinstance(given, SystemMessage | UserMessage | AssistantMessage | ToolMessage):
-        raise TypeError(f"expected text or a message, got {given!r}")
-    return given

@@ -1,14 +1,14 @@
 """Bounds, and who runs past one (L74). A bound is a cancellation plus the clock: code that shields itself, swallows the
 cancellation or never yields cannot be ended, so it is named in the log when its bound passes.
 
-One task for the whole engine watches; whoever begins something bounded costs an entry in a dict, not a task.
+One task for the whole engine watches; whoever begins something bounded costs an entry in a dict, not a task. While
+the engine is paused, the bounds of what it pauses stand still (L12): all changes of a bound go through here.
 """
 
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from itertools import count
 from typing import Generic, TypeVar
 
 import trio
@@ -29,9 +29,12 @@ class Watched:
     """Something bounded that is going on."""
 
     scope: trio.CancelScope
-    """Its deadline is the bound; whoever moves it tells `Overdue.moved`."""
+    """Its deadline is the bound."""
     rollout: str
     doing: Callable[[], str]
+    pausable: bool
+    left: float | None = None
+    """Seconds that were left when the pause began, or that it got since; None while its clock runs."""
     named: bool = False
 
 
@@ -50,24 +53,25 @@ class Bounded(Generic[T]):
 class Overdue:
     """Watches the bounded work of one engine."""
 
-    _watched: dict[int, Watched] = field(factory=dict, init=False)
-    _tokens: "count[int]" = field(factory=count, init=False)
+    _watched: dict[trio.CancelScope, Watched] = field(factory=dict, init=False)
+    _frozen_at: float | None = field(default=None, init=False)
+    _frozen_for: float = field(default=0.0, init=False)
+    """Seconds of the pauses that are over."""
     _sleep: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _life: trio.CancelScope = field(factory=trio.CancelScope, init=False)
 
     @contextmanager
     def bounded(
-        self, seconds: float, *, rollout: str, doing: Callable[[], str], shield: bool = False
+        self, seconds: float, *, rollout: str, doing: Callable[[], str], shield: bool = False, pausable: bool = False
     ) -> Iterator[trio.CancelScope]:
-        """A cancel scope of so many seconds, watched."""
-        token = next(self._tokens)
-        with trio.CancelScope(deadline=trio.current_time() + seconds, shield=shield) as scope:
-            self._watched[token] = Watched(scope, rollout, doing)
-            self.moved(scope)
+        """A cancel scope of so many seconds, watched. `pausable`: they stand still while the engine is paused."""
+        with trio.CancelScope(shield=shield) as scope:
+            watched = self._watched[scope] = Watched(scope, rollout, doing, pausable)
+            self._bind(watched, seconds)
             try:
                 yield scope
             finally:
-                del self._watched[token]
+                del self._watched[scope]
 
     async def attempt(
         self,
@@ -77,17 +81,61 @@ class Overdue:
         rollout: str,
         doing: Callable[[], str],
         shield: bool = False,
+        pausable: bool = False,
     ) -> Bounded[T]:
         """Call and await within so many seconds, watched; whatever comes out is judged by the clock when it does."""
-        started = trio.current_time()
-        with self.bounded(seconds, rollout=rollout, doing=doing, shield=shield) as scope:
+        now = self.now if pausable else trio.current_time
+        started = now()
+        with self.bounded(seconds, rollout=rollout, doing=doing, shield=shield, pausable=pausable) as scope:
             came = await attempt(call)
-        returned = trio.current_time()
-        return Bounded(came=came, elapsed=returned - started, in_time=returned < scope.deadline)
+        return Bounded(came=came, elapsed=now() - started, in_time=trio.current_time() < scope.deadline)
 
-    def moved(self, scope: trio.CancelScope) -> None:
-        """The bound of something that is going on has changed."""
-        self._sleep.deadline = min(self._sleep.deadline, scope.deadline + GRACE)
+    def shorten(self, scope: trio.CancelScope, seconds: float) -> None:
+        """Of something that is going on, no more than so many seconds are left."""
+        watched = self._watched[scope]
+        left = scope.deadline - trio.current_time() if watched.left is None else watched.left
+        if seconds < left:
+            self._bind(watched, seconds)
+
+    def lift(self, scope: trio.CancelScope) -> None:
+        """What is going on is under no bound any more."""
+        self._bind(self._watched[scope], math.inf)
+
+    def left(self, scope: trio.CancelScope) -> float:
+        """Seconds that are left of something that is going on; never below zero."""
+        watched = self._watched[scope]
+        return max(0.0, scope.deadline - trio.current_time()) if watched.left is None else watched.left
+
+    def now(self) -> float:
+        """The time of what is pausable: seconds of the event loop's clock, which stand still while the engine is
+        paused (L12)."""
+        now = trio.current_time() if self._frozen_at is None else self._frozen_at
+        return now - self._frozen_for
+
+    def freeze(self) -> None:
+        """From now on nothing that is pausable runs out of time."""
+        if self._frozen_at is not None:
+            return
+        self._frozen_at = trio.current_time()
+        for watched in self._watched.values():
+            if watched.pausable and not watched.scope.cancel_called:  # what has run out stays so
+                self._bind(watched, watched.scope.deadline - self._frozen_at)
+
+    def thaw(self) -> None:
+        """The clocks go on: each bound has moved by the length of the pause."""
+        if self._frozen_at is None:
+            return
+        self._frozen_for += trio.current_time() - self._frozen_at
+        self._frozen_at = None
+        for watched in self._watched.values():
+            if watched.left is not None:
+                self._bind(watched, watched.left)
+
+    def _bind(self, watched: Watched, seconds: float) -> None:
+        """So many seconds are left, from now on or from the end of the pause."""
+        watched.left = seconds if watched.pausable and self._frozen_at is not None else None
+        watched.scope.deadline = math.inf if watched.left is not None else trio.current_time() + seconds
+        self._sleep.deadline = min(self._sleep.deadline, watched.scope.deadline + GRACE)
 
     async def run(self) -> None:
         """Watch until `stop`."""

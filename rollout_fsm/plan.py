@@ -6,10 +6,12 @@ from typing import Protocol
 
 from attrs import field, frozen
 
+from rollout_fsm.flow import Flow
 from rollout_fsm.harness import Harness
 from rollout_fsm.hooks import BoundHook, Hooks
 from rollout_fsm.judge import Judge
 from rollout_fsm.limits import Bounds, RolloutLimits, RolloutPolicy
+from rollout_fsm.machine.endings import Endings
 from rollout_fsm.messages import Request, Response, Sampling
 from rollout_fsm.model import Model
 from rollout_fsm.overdue import Overdue
@@ -50,6 +52,16 @@ class Services(Protocol):
     @property
     def overdue(self) -> Overdue:
         """Who is told of everything bounded that begins and ends (L74)."""
+        ...
+
+    @property
+    def endings(self) -> Endings:
+        """The table of endings that the embedder's changes have made."""
+        ...
+
+    @property
+    def flow(self) -> Flow:
+        """What is let through: turns, segments."""
         ...
 
     def open_slot(self, respondent: Respondent, *, model_name: str) -> Slot:

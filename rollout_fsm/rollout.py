@@ -7,24 +7,30 @@ shielded (L23).
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Protocol
 
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from rollout_fsm.activity import run_activity
 from rollout_fsm.attempt import attempt
 from rollout_fsm.clock import AnchoredClock
+from rollout_fsm.ending import ending_of
 from rollout_fsm.errors import ErrorRecord, RolloutBusyError, TaskError, leaves, record, text
 from rollout_fsm.facts import RolloutFacts
+from rollout_fsm.keeping import Keeper
+from rollout_fsm.live import Activity, activity_of
 from rollout_fsm.machine.declaration import Row, State
+from rollout_fsm.machine.endings import Ending
 from rollout_fsm.machine.lifecycle import Lifecycle, lifecycle
-from rollout_fsm.messages import Message, as_messages
+from rollout_fsm.message_json import Said, as_messages
+from rollout_fsm.messages import Message
 from rollout_fsm.outcome import Failure, Interrupt, Outcome, bare, interrupts, judge
-from rollout_fsm.phases import ACTIVE, SHIELDED
+from rollout_fsm.phases import ACTIVE, SHIELDED, take_over
 from rollout_fsm.plan import Plan
+from rollout_fsm.runtime import Runtime
 from rollout_fsm.shield import shielded
 from rollout_fsm.trace import Trace, TraceWarning, TransitionRecord
 from rollout_fsm.world import World, lifetime_error
@@ -39,6 +45,10 @@ class Listener(Protocol):
 
     def on_transition(self, rollout: "Rollout", transition: TransitionRecord) -> list[Interrupt]:
         """A transition was taken. Raises nothing; returns the interrupts that it met."""
+        ...
+
+    def on_activity(self, rollout: "Rollout") -> list[Interrupt]:
+        """The rollout does something else now. Raises nothing; returns the interrupts that it met."""
         ...
 
     def on_finished(self, rollout: "Rollout") -> list[Interrupt]:
@@ -83,8 +93,14 @@ class Rollout:
     plan: Plan
     trace: Trace
     _listener: Listener | None
-    state: str = field(init=False, factory=lambda: lifecycle().declaration.initial.name)
-    """The state's name. The machine sets it, nobody else."""
+    state: str = field(init=False, default=Factory(lambda self: _reached(self.trace), takes_self=True))
+    """The state's name: at first where its trace ends, from then on the machine sets it, nobody else."""
+    attempt: int = field(default=1, kw_only=True)
+    """1, and one more for each retry before it."""
+    watched: bool = field(default=False, kw_only=True)
+    """Whether the listener wants to be told of every change of its activity."""
+    keeper: Keeper | None = field(default=None, kw_only=True, repr=False)
+    """Keeps it in a journal; None where there is none."""
     _world: World = field(init=False)
     _settled: trio.Event | None = field(init=False, default=None)
     """Set when the call in progress has brought the rollout to rest or to an end; None while none is in progress."""
@@ -101,8 +117,12 @@ class Rollout:
 
     def __attrs_post_init__(self) -> None:
         clock = AnchoredClock.anchor()
-        self.trace.timing.start = clock.now()
-        self._world = World(plan=self.plan, trace=self.trace, clock=clock, gate=StateGate(self))
+        if not self.trace.transitions:
+            self.trace.timing.start = clock.now()
+        watcher = self._tell_activity if self.watched else None
+        self._world = World(
+            plan=self.plan, trace=self.trace, clock=clock, gate=StateGate(self), watcher=watcher, keeper=self.keeper
+        )
 
     # ---- the verbs
 
@@ -118,18 +138,21 @@ class Rollout:
         return self.can_go_on
 
     @protected
-    async def step(self, messages: str | Message | Iterable[Message | str] | None = None) -> bool:
+    async def step(self, messages: Said | None = None) -> bool:
         """Run one segment. Returns whether the exchange can go on; False at once if it is over (L10, L11).
 
         The first segment takes the task's prompt, then `messages` if any; later ones go on with `messages`. Raises
-        `TypeError` with neither, `IllegalTransition` before `open` and after the end, `RolloutBusyError` while a call
-        is in progress.
+        `TypeError` with neither, `FormatError` for a dict that is no message, `IllegalTransition` before `open` and
+        after the end, `RolloutBusyError` while a call is in progress.
         """
         await self._meet_an_abort()
         said = () if messages is None else as_messages(messages)
         if self.can_go_on and not said and not self._world.opening:
-            raise TypeError("step() has nothing to say: the prompt was taken or there is none; pass messages (L10)")
-        await self._drive("step", said=said)
+            raise TypeError("there is nothing to say: the task's prompt was taken, or it has none; pass messages (L10)")
+        if self.can_go_on:
+            await self._step(said)
+        else:
+            await self._drive("step")
         return self.can_go_on
 
     @protected
@@ -184,6 +207,15 @@ class Rollout:
             await self._settled.wait()
         await self._drive("cancel")
 
+    @protected
+    async def go_on(self, runtime: Runtime | None) -> Trace:
+        """Go on from the state in which the trace of another process ends, with the runtime that this left if it still
+        stands (L73). What ran there when the process died begins anew; its span goes on."""
+        if runtime is not None:
+            take_over(self._world, runtime)
+        await self._go()
+        return self.trace
+
     # ---- what can be read
 
     @property
@@ -200,6 +232,11 @@ class Rollout:
     def time_remaining(self) -> float:
         """Seconds of the agent budget that are left; infinite without a bound (L12)."""
         return self._world.agent.left
+
+    @property
+    def activity(self) -> Activity:
+        """What it is doing now: its state, since when, whom it waits for, how much time is left."""
+        return activity_of(self._world, self._declared, attempt=self.attempt)
 
     @property
     def is_final(self) -> bool:
@@ -243,6 +280,15 @@ class Rollout:
 
     # ---- the loop
 
+    async def _step(self, said: tuple[Message, ...]) -> None:
+        """Run a segment, once there is a permit for it: waiting is free (L12)."""
+        if self._world.permit_wait is not None:
+            raise RolloutBusyError(self._busy("step"))
+        permit = await self.plan.services.flow.permit(self._world.await_permit)
+        if permit is not None:  # else the exchange ended while it waited
+            with permit:
+                await self._drive("step", said=said)
+
     def _ask_to_cancel(self) -> None:
         self._cancel_asked = True
         if self._scope is not None:
@@ -284,8 +330,12 @@ class Rollout:
                 self._blame_engine(bug)  # it has moved: the new state needs its driver all the same (L76)
         finally:
             del bug  # a frame that keeps an exception which it raises is kept by it
+        self._world.said = said
+        await self._go()
+
+    async def _go(self) -> None:
+        """Run what the states call for until the rollout rests or ends; raise what the call must raise."""
         if self._declared.activity is not None:
-            self._world.said = said
             self._settled = settled = trio.Event()
             try:
                 await self._run()
@@ -396,10 +446,21 @@ class Rollout:
         finally:
             if not row.same and target.kind == "final":
                 self.trace.is_completed, self.trace.ok = True, target.group == "closing"
+                if self.trace.timing.scoring is None:
+                    self.trace.rewards.clear()  # no signal ran, so whatever hooks wrote there is no verdict (L52)
+                self.trace.ending = self._ending()
                 self.trace.seal()
                 self._world.forget()
             if taken is not None:
                 self._tell(taken, target)
+
+    def _ending(self) -> Ending | None:
+        """How it ended; None only where the task's own code has spoilt the record."""
+        try:
+            return ending_of(self.trace, self.plan.services.endings, stops=self.plan.hooks.stop_names)
+        except Exception as spoilt:  # noqa: BLE001  (hooks hold the trace, and may have written anything in it)
+            log.error("rollout %s: no ending can be read off its trace: %s", self.trace.id, text(spoilt))
+            return None
 
     def _account(self, row: Row, outcome: Outcome) -> None:
         """What becomes of the failures that came along: on the trace, a warning, or the caller's own (L3, L16, L40)."""
@@ -421,6 +482,8 @@ class Rollout:
             trace.stop_condition = condition if row.sets == "(given)" else row.sets
         taken = TransitionRecord(time=now, trigger=row.trigger, source=row.source, target=row.target, reason=row.reason)
         trace.transitions.append(taken)
+        if self._world.permit_wait is not None:
+            self._world.permit_wait.cancel()
         if source.span != target.span:
             if source.span is not None:
                 model_time = 0.0 if self._world.session is None else self._world.session.model_time
@@ -434,9 +497,18 @@ class Rollout:
         if listener is None:
             return
         self._struck += listener.on_transition(self, taken)
+        if target.activity is None:  # one with an activity tells by itself whom it waits for
+            self._world.activity_changed()
         if target.kind == "final":
             self._listener = None
             self._struck += listener.on_finished(self)
+
+    def _tell_activity(self) -> None:
+        met = [] if self._listener is None else self._listener.on_activity(self)
+        self._struck += met
+        if met and self._scope is not None:
+            self._scope.cancel()
+        del met  # a frame that keeps an exception that was raised through it is kept by it
 
     # ---- what the loop asks
 
@@ -470,6 +542,11 @@ class Rollout:
             f"caller drives: wait for that call, or use close(), which waits, or stop() and cancel(), which may come "
             f"from anywhere (L23)"
         )
+
+
+def _reached(trace: Trace) -> str:
+    """The state in which a trace ends so far."""
+    return trace.transitions[-1].target if trace.transitions else lifecycle().declaration.initial.name
 
 
 def _of_the_owner(error: BaseException) -> Outcome:

@@ -3,13 +3,20 @@
 A runtime is owned by one rollout, which starts and stops it, or borrowed, and then its owner does (L2, L3). Every
 method may be cancelled at any checkpoint; `stop` follows every `start` that began, also one that failed or was
 cancelled half-way (L8).
+
+What dies with its process leaves its box standing. A runtime that can be found again has a `lease`, which the engine
+keeps on disk (L73), and `reclaim` or `adopt` it in the process that goes on with the run.
 """
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from attrs import frozen
+
+from rollout_fsm.errors import SandboxError, text
+from rollout_fsm.messages import JSON
 
 
 @frozen(kw_only=True)
@@ -31,6 +38,29 @@ class Runtime(ABC):
     @abstractmethod
     def stopped(self) -> bool:
         """Whether `stop` was called. Asked of a borrowed runtime to tell its owner's bug from a failure (L3)."""
+
+    @property
+    def lease(self) -> Mapping[str, JSON] | None:
+        """What another process needs to find and remove the box, should this one die: a JSON object, known before
+        `start` and the same until `stop` (L73). None where nothing could be found again, or nothing stays.
+        """
+        return None
+
+    @classmethod
+    async def reclaim(cls, lease: Mapping[str, JSON]) -> None:
+        """Stop and remove what is left of a box whose own process has died, from its lease.
+
+        Called any number of times, also for a box that was never started or is gone, and touches nothing but that box.
+        Raises `SandboxError` naming what would not go.
+        """
+        raise SandboxError(f"{cls.__name__} cannot remove a box that a dead process left behind; its lease is {lease}")
+
+    @classmethod
+    async def adopt(cls, name: str, lease: Mapping[str, JSON]) -> "Runtime | None":
+        """Take over the box of a process that has died, as it stands: a started runtime, whose files are those of that
+        box, and whose `stop` removes it with all that was left in it. None where it does not stand any more.
+        """
+        return None
 
     @abstractmethod
     async def start(self) -> None:
@@ -89,3 +119,22 @@ class Runtime(ABC):
 
 RuntimeFactory: TypeAlias = Callable[[str], Runtime]
 """Makes an owned runtime from its name; a `Runtime` class is one."""
+
+
+def class_path(runtime: type[Runtime]) -> str:
+    """Where a class is found, for another process: `module:Qualname`."""
+    return f"{runtime.__module__}:{runtime.__qualname__}"
+
+
+def runtime_class(path: str) -> type[Runtime]:
+    """The class that `class_path` told of. Raises `SandboxError` where there is none such."""
+    module, _, qualname = path.partition(":")
+    try:
+        found: object = importlib.import_module(module)
+        for name in qualname.split("."):
+            found = getattr(found, name)
+    except Exception as error:
+        raise SandboxError(f"the runtime {path} cannot be found: {text(error)}") from error
+    if not isinstance(found, type) or not issubclass(found, Runtime):
+        raise SandboxError(f"{path} is no runtime any more")
+    return found

@@ -27,6 +27,7 @@ from rollout_fsm.trace import Reward, Trace
 Kind: TypeAlias = Literal["metric", "reward", "judge"]
 ORDER: tuple[Kind, ...] = ("metric", "reward", "judge")
 """The kinds run in this order; the signals of one kind run concurrently (L62)."""
+NAMING = "naming the judges"
 
 
 @frozen(kw_only=True, eq=False)
@@ -37,6 +38,8 @@ class Signal:
     kind: Kind
     weight: float
     measure: Callable[[], Awaitable[object]] = field(repr=False)
+    needs_runtime: bool = False
+    """Whether it takes the runtime, so that it cannot be measured once that is gone (L65)."""
 
     @property
     def said(self) -> str:
@@ -61,7 +64,9 @@ def signals_of(
     available: dict[str, object] = {"task": task, "trace": trace, "runtime": runtime}
 
     def of(hook: BoundHook, kind: Kind) -> Signal:
-        return Signal(name=hook.name, kind=kind, weight=hook.hook.weight, measure=partial(hook, available))
+        needs = "runtime" in hook.hook.takes.values()
+        measure = partial(hook, available)
+        return Signal(name=hook.name, kind=kind, weight=hook.hook.weight, measure=measure, needs_runtime=needs)
 
     return [
         *(of(hook, "metric") for hook in (*hooks.metrics, *harness_metrics)),
@@ -71,12 +76,29 @@ def signals_of(
 
 def signal_of(judge: Judge, task: Task, trace: Trace) -> Signal:
     """A judge as a signal. Raises `TypeError` for one without a name or with a weight that is no finite number."""
+    name, weight = check_judge(judge)
+    return Signal(name=name, kind="judge", weight=weight, measure=partial(call, judge.score, task, trace))
+
+
+def check_judge(judge: Judge) -> tuple[str, float]:
+    """The name and the weight of a judge. Raises `TypeError` for what is none."""
     name, weight = judge.name, judge.weight
     if not isinstance(name, str) or not name:
         raise TypeError(f"a judge needs a name, not {name!r}")
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
         raise TypeError(f"the weight of judge {name!r} must be a finite number, not {weight!r}")
-    return Signal(name=name, kind="judge", weight=weight, measure=partial(call, judge.score, task, trace))
+    return name, weight
+
+
+def judge_signals(task: Task, judges: Sequence[Judge], trace: Trace) -> tuple[list[Signal], list[Failure]]:
+    """The task's own judges and those of the run, as signals. One that cannot be asked fails the scoring, and keeps no
+    other signal from running."""
+    try:
+        return [signal_of(judge, task, trace) for judge in (*task.judges(), *judges)], []
+    except BaseException as raised:  # noqa: BLE001  (the task's own code; said with the other failures)
+        pass_on(raised)
+        errors = [record(attribute(leaf, TaskError, NAMING)) for leaf in failed(raised, TaskError, NAMING)]
+        return [], [Failure(error=error, stands=True) for error in errors]
 
 
 def seed(trace: Trace, expected: Iterable[Signal]) -> None:
@@ -101,6 +123,8 @@ class Scoring:
     late: list[Signal] = field(factory=list, init=False)
     """Signals that were still running when the scoring was interrupted."""
     _given: dict[tuple[str, str], Signal] = field(factory=dict, init=False, repr=False)
+    _rewards: dict[str, Reward] = field(factory=dict, init=False, repr=False)
+    """The rewards that signals returned."""
 
     async def run(self) -> None:
         """Run the signals, kind by kind. Returns when all have, or raises what interrupted them."""
@@ -149,23 +173,33 @@ class Scoring:
             place.pop(signal.name, None)
         for name, number in numbers.items():
             self._given[signal.place, name] = signal
-            place[name] = number if signal.kind == "metric" else Reward(score=number, weight=signal.weight)
+            if signal.kind == "metric":
+                self.trace.metrics[name] = number
+            else:
+                self.trace.rewards[name] = self._rewards[name] = Reward(score=number, weight=signal.weight)
 
     def check_foreign_values(self) -> None:
-        """What the task's own code wrote among the rewards and metrics is no measurement: it goes, and is a failure.
-        So are rewards that add up to more than a float holds."""
-        values: Mapping[str, tuple[dict[str, Any], Callable[[Any], bool]]] = {
-            "rewards": (self.trace.rewards, _is_reward),
-            "metrics": (self.trace.metrics, _is_metric),
-        }
-        for place, (found, fits) in values.items():
-            for name in [name for name, value in found.items() if value is not None and not fits(value)]:
-                kind = type(found.pop(name)).__name__
-                said = f"trace.{place}[{name!r}] was set to what is no measurement ({kind}); return it from a signal"
-                self.failures.append(Failure(error=record(TaskError(said)), stands=True))
-        if self.trace.reward is None and any(self.trace.rewards.values()):
+        """What the task's own code wrote among the rewards and metrics is no measurement: it goes, and is a failure. So
+        is a reward that no signal returned, however well it is formed: whoever reads it takes it for a verdict. So are
+        rewards that add up to more than a float holds."""
+        rewards, metrics = self.trace.rewards, self.trace.metrics
+        for name, value in [*rewards.items()]:
+            measured = self._rewards.get(name)
+            if value is not None and value is not measured:
+                rewards[name] = measured
+                if measured is None and not any((each.place, each.name) == ("rewards", name) for each in self.expected):
+                    del rewards[name]
+                self._written("rewards", name, value)
+        for name, number in [*metrics.items()]:
+            if number is not None and not _is_metric(number):
+                self._written("metrics", name, metrics.pop(name))
+        if self.trace.reward is None and any(rewards.values()):
             said = "the rewards add up to no finite number; give them smaller weights"
             self.failures.append(Failure(error=record(TaskError(said)), stands=True))
+
+    def _written(self, place: str, name: object, value: object) -> None:
+        said = f"trace.{place}[{name!r}] was set to what is no measurement ({type(value).__name__})"
+        self.failures.append(Failure(error=record(TaskError(f"{said}; return it from a signal")), stands=True))
 
 
 def _numbers(signal: Signal, value: object) -> dict[str, float]:
@@ -185,10 +219,6 @@ def _numbers(signal: Signal, value: object) -> dict[str, float]:
 
 def _is_metric(value: object) -> bool:
     return isinstance(value, int | float) and _finite(value, 1.0) is not None
-
-
-def _is_reward(value: object) -> bool:
-    return isinstance(value, Reward) and _finite(value.score, value.weight) is not None
 
 
 def _finite(number: object, weight: float) -> float | None:

@@ -84,8 +84,8 @@ class SegmentRun:
     bound: trio.CancelScope
     """The scope whose deadline is the end of the agent budget, or of the drain."""
     drain: float
-    moved: Callable[[trio.CancelScope], None]
-    """Who is told when that deadline moves (L74)."""
+    shorten: Callable[[trio.CancelScope, float], None]
+    """Leaves that scope no more than so many seconds."""
     nursery: trio.Nursery | None = None
     """Where calls are admitted to; None before, once the harness has returned, and once a hook has failed."""
     interrupt: trio.CancelScope = field(factory=trio.CancelScope)
@@ -112,8 +112,7 @@ class SegmentRun:
         """A refused harness has `timeouts.drain` from the last answer, or from the refusal if nothing is in flight."""
         stopping = self.gate.admits_turns and not self.gate.asks_stops
         if stopping and self.nursery is not None and not self.in_flight:
-            self.bound.deadline = min(self.bound.deadline, trio.current_time() + self.drain)
-            self.moved(self.bound)
+            self.shorten(self.bound, self.drain)
 
     def hook_failed(self, failures: tuple[ErrorRecord, ...]) -> None:
         """End the segment: nothing more is admitted, and the harness is interrupted (L35)."""

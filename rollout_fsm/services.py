@@ -7,16 +7,23 @@ final (L75). Whatever is entered here is entered and left by one task.
 
 import logging
 import secrets
+import time
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import trio
 from attrs import define, field, frozen
 
 from rollout_fsm.attempt import attempt
 from rollout_fsm.errors import text
+from rollout_fsm.flow import Flow
 from rollout_fsm.foreign import manager
 from rollout_fsm.gateway import Gateway, open_gateway
+from rollout_fsm.identity import identity_of
+from rollout_fsm.journal import Acquisition, Attempt, Journal, JournalError
+from rollout_fsm.keeping import Keeper
+from rollout_fsm.machine.endings import Endings
+from rollout_fsm.machine.endings_file import endings as shipped_endings
 from rollout_fsm.outcome import pass_on, plain
 from rollout_fsm.overdue import Overdue
 from rollout_fsm.plan import Respondent, Slot
@@ -26,6 +33,9 @@ log = logging.getLogger("rollout_fsm")
 
 LEAVING = 60.0
 """Seconds that a harness or a model has to let go of what it holds open when the engine ends."""
+
+
+_Unwritten: TypeAlias = tuple[Trace, Keeper | None, trio.Event]
 
 
 @frozen
@@ -72,9 +82,16 @@ class EngineServices:
 
     nursery: trio.Nursery
     sink: TraceSink | None = None
+    journal: Journal | None = None
+    endings: Endings = field(factory=shipped_endings)
+    max_active_segments: int | None = None
     overdue: Overdue = field(factory=Overdue, init=False)
+    flow: Flow = field(init=False)
     gateway: Gateway | None = field(default=None, init=False)
     lost: list[LostTrace] = field(factory=list, init=False)
+    _journal_failed: str | None = field(default=None, init=False)
+    _last: trio.Event | None = field(default=None, init=False)
+    """Of the trace that was submitted last: they are written in order."""
     _entered: dict[int, _Entered] = field(factory=dict, init=False)
     _closing: trio.Event = field(factory=trio.Event, init=False)
     _gateway_closing: trio.Event = field(factory=trio.Event, init=False)
@@ -83,7 +100,37 @@ class EngineServices:
     _all_written: trio.Event = field(factory=trio.Event, init=False)
     _writing: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(1), init=False)
     """The writer's own thread: tasks that hold every thread of the process must not keep traces from being written."""
-    _unwritten: trio.MemorySendChannel[tuple[Trace, trio.Event]] | None = field(default=None, init=False)
+    _unwritten: trio.MemorySendChannel[_Unwritten] | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        most = self.max_active_segments
+        self.flow = Flow(self.overdue, None if most is None else trio.CapacityLimiter(most))
+
+    @property
+    def journal_failed(self) -> str | None:
+        """Why something could not be kept in the journal; None if all was."""
+        return self._journal_failed
+
+    def keep(self, trace: Trace, *, attempt: int) -> Keeper | None:
+        """Who keeps an attempt in the journal; None where there is none."""
+        if self.journal is None:
+            return None
+        began = trace.timing.start or time.time()
+        entry = self.journal.attempt(
+            trace.id, identity=identity_of(trace), hash=trace.task.hash, attempt=attempt, began=began
+        )
+        return Keeper(trace, entry, self.journal_fails)
+
+    def keep_on(self, trace: Trace, left: Attempt) -> Keeper | None:
+        """Who keeps on an attempt that another process left."""
+        if self.journal is None:
+            return None
+        box = next((Acquisition(self.journal, lease.number) for lease in left.leases), None)
+        return Keeper(trace, self.journal.entry(left.number), self.journal_fails, box)
+
+    def journal_fails(self, why: str) -> None:
+        """Something could not be kept in the journal."""
+        self._journal_failed = self._journal_failed or why
 
     async def start(self, *, host: str, port: int, gateway: bool) -> None:
         """Start what every rollout may need. Raises `OSError` where the gateway cannot listen."""
@@ -91,8 +138,10 @@ class EngineServices:
             self.gateway = await self.nursery.start(self._serve, host, port)
         self.nursery.start_soon(self._watch)
         if self.sink is not None:
-            self._unwritten, unwritten = trio.open_memory_channel[tuple[Trace, trio.Event]](float("inf"))
+            self._unwritten, unwritten = trio.open_memory_channel[_Unwritten](float("inf"))
             self.nursery.start_soon(self._write, unwritten, self.sink)
+        if self.journal is not None:
+            self.nursery.start_soon(self._keep, self.journal)
 
     def open_slot(self, respondent: Respondent, *, model_name: str) -> Slot:
         """A rollout's own way through the gateway (L58)."""
@@ -118,16 +167,21 @@ class EngineServices:
             finally:
                 del error, entered  # a frame that keeps an exception which it raises is kept by it
 
-    def submit(self, trace: Trace) -> trio.Event | None:
+    def submit(self, trace: Trace, keeper: Keeper | None) -> trio.Event | None:
         """Have a finished trace written. The event is set when it is on disk or lost; None where nothing is written."""
         if self._unwritten is None:
             return None
-        written = trio.Event()
-        self._unwritten.send_nowait((trace, written))
+        written = self._last = trio.Event()
+        self._unwritten.send_nowait((trace, keeper, written))
         return written
 
+    async def flushed(self) -> None:
+        """Wait until every trace that was submitted is on disk or lost."""
+        if self._last is not None:
+            await self._last.wait()
+
     async def stop(self) -> None:
-        """Write what is unwritten, leave what was entered, close the gateway, in this order."""
+        """Write what is unwritten, leave what was entered, close journal and gateway, in this order."""
         if self._unwritten is not None:
             await self._unwritten.aclose()
             self._unwritten = None
@@ -137,6 +191,12 @@ class EngineServices:
             entered.entering.cancel()
         if self._hosted:
             await self._all_left.wait()
+        if self.journal is not None:
+            try:
+                await self.journal.aclose()
+            except JournalError as error:
+                log.error("%s", error)
+                self.journal_fails(str(error))
         self._gateway_closing.set()
         self.overdue.stop()
 
@@ -144,10 +204,17 @@ class EngineServices:
         with trio.CancelScope(shield=True):
             await self.overdue.run()
 
-    async def _serve(self, host: str, port: int, task_status: "trio.TaskStatus[Gateway]") -> None:
+    @staticmethod
+    async def _keep(journal: Journal) -> None:
         with trio.CancelScope(shield=True):
+            await journal.run()
+
+    async def _serve(self, host: str, port: int, task_status: "trio.TaskStatus[Gateway]") -> None:
+        with trio.CancelScope() as life:
             async with open_gateway(host=host, port=port) as gateway:
                 task_status.started(gateway)
+                await trio.lowlevel.checkpoint_if_cancelled()  # the engine is not opened after all
+                life.shield = True
                 await self._gateway_closing.wait()
 
     async def _host(self, entered: _Entered) -> None:
@@ -179,12 +246,14 @@ class EngineServices:
     async def _append(self, sink: TraceSink, trace: Trace) -> None:
         await trio.to_thread.run_sync(sink.append, trace, limiter=self._writing)
 
-    async def _write(self, unwritten: trio.MemoryReceiveChannel[tuple[Trace, trio.Event]], sink: TraceSink) -> None:
+    async def _write(self, unwritten: trio.MemoryReceiveChannel[_Unwritten], sink: TraceSink) -> None:
         with trio.CancelScope(shield=True):
-            async for trace, written in unwritten:
+            async for trace, keeper, written in unwritten:
                 done = await attempt(self._append, sink, trace)
                 if done.error is not None:  # a full disk, a trace that is no JSON: this one is lost, the others go on
                     self.lost.append(LostTrace(id=trace.id, task=trace.task.type, error=text(done.error)))
                     log.error("the trace of rollout %s could not be written: %s", trace.id, text(done.error))
+                elif keeper is not None:
+                    keeper.written()
                 written.set()
             self._all_written.set()

@@ -7,7 +7,8 @@ its calls are. The session decides no state: it fires `refused`, and tells the s
 
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import partial
 
@@ -32,6 +33,7 @@ from rollout_fsm.hooks import BoundHook
 from rollout_fsm.interception import fault_of_answer, rewritable, rewritten_request, rewritten_response
 from rollout_fsm.messages import Message, Request, Response, SystemMessage
 from rollout_fsm.outcome import failed, interrupts, pass_on, plain
+from rollout_fsm.parties import Party
 from rollout_fsm.plan import Plan
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.segment_run import Call, Gate, SegmentEnded, SegmentRun
@@ -54,7 +56,11 @@ class Session:
     runtime: Runtime
     gate: Gate | None
     """None once the rollout has let go of it; nothing is admitted any more."""
+    changed: Callable[[], None] = field(repr=False)
+    """Told when a turn waits for somebody else."""
     segment: SegmentRun | None = None
+    waits: list[tuple[Party, str]] = field(factory=list, init=False)
+    """For whom the turns that go on wait, and for what; the latest is the last."""
     model_time: float = 0.0
     """Seconds spent in model calls (L80)."""
     _opening: tuple[Message, ...] = ()
@@ -68,6 +74,9 @@ class Session:
         """One turn. Raises `TurnRefused`, `ProviderError` or `TaskError`, and `TypeError` for what is no `Request`."""
         if not isinstance(request, Request):
             raise TypeError(f"respond() takes a Request, not {type(request).__name__}")
+        while (pause := self._pause()) is not None:
+            with self._waiting("engine", "the end of the pause"):
+                await pause.wait()
         call, nursery = self._admit()
         nursery.start_soon(self._turn, call, request)
         try:
@@ -94,8 +103,7 @@ class Session:
                     ran = await attempt(run)
                     segment.nursery = None
                     nursery.cancel_scope.cancel()
-                    calls.deadline = trio.current_time()
-                    overdue.moved(calls)
+                    overdue.shorten(calls, 0.0)
 
         crashed = (await attempt(with_calls)).error
         segment.nursery = None
@@ -123,7 +131,24 @@ class Session:
             self._opening = passed
         return passed
 
+    @contextmanager
+    def _waiting(self, party: Party, doing: str) -> Iterator[None]:
+        """A turn waits for somebody."""
+        wait = (party, doing)
+        self.waits.append(wait)
+        self.changed()
+        try:
+            yield
+        finally:
+            self.waits.remove(wait)
+            self.changed()
+
     # ---- one call
+
+    def _pause(self) -> trio.Event | None:
+        """The pause that holds a turn which would be admitted now."""
+        gate = self.gate
+        return self.plan.services.flow.paused if gate is not None and gate.asks_stops else None
 
     def _admit(self) -> tuple[Call, trio.Nursery]:
         """Admit the call and reserve its place, or refuse it: one synchronous step (L15, L17, L24, L58)."""
@@ -151,7 +176,7 @@ class Session:
         segment = call.segment
         hook_failures: tuple[ErrorRecord, ...] = ()
         try:
-            with call.scope:
+            with call.scope, self.plan.services.flow.turns.one():
                 call.response = await self._answer(call, request)
         except (TurnRefused, ProviderError) as told:
             call.fail(told)
@@ -225,7 +250,8 @@ class Session:
         sampling = plan.sampling.over(request.sampling)
         started = trio.current_time()
         span = Span(start=self.clock.now())
-        got = await attempt(foreign.call, plan.model.respond, request, sampling)
+        with self._waiting("provider", "a model call"):
+            got = await attempt(foreign.call, plan.model.respond, request, sampling)
         self.model_time += trio.current_time() - started
         span.end = self.clock.now()
         answer = got.value if got.error is None and fault_of_answer(got.value) is None else None
@@ -339,7 +365,10 @@ class Session:
         """Call a stop or an interceptor, bounded by `timeouts.hook` (L35, L37)."""
         bound, overdue = self.plan.bounds.hook, self.plan.services.overdue
         given = {"task": self.plan.task, "trace": self.trace, "runtime": self.runtime, **crossing}
-        ran = await overdue.attempt(partial(hook, given), bound, rollout=self.trace.id, doing=hook.doing)
+        with self._waiting("task", hook.said):
+            ran = await overdue.attempt(
+                partial(hook, given), bound, rollout=self.trace.id, doing=hook.doing, pausable=True
+            )
         called = ran.came
         try:
             pass_on(called.error)

@@ -7,6 +7,7 @@ from typing import Any, Required, TypedDict
 
 from attrs import asdict
 
+from rollout_fsm.flow import DRAINED
 from rollout_fsm.harness import Harness
 from rollout_fsm.hooks import Hooks, harness_metrics
 from rollout_fsm.judge import Judge
@@ -15,6 +16,7 @@ from rollout_fsm.machine.lifecycle import lifecycle
 from rollout_fsm.messages import JSON, Sampling
 from rollout_fsm.model import Model
 from rollout_fsm.plan import Plan, Services
+from rollout_fsm.retry import RetryPolicy
 from rollout_fsm.rows import task_row
 from rollout_fsm.runtime import Runtime, RuntimeFactory
 from rollout_fsm.runtimes import LocalRuntime
@@ -39,6 +41,8 @@ class AgentSettings(TypedDict, total=False):
     tools: Sequence[Callable[[], Toolset]]
     """Tool servers beside the task's own; built anew for each rollout, so classes or functions."""
     judges: Sequence[Judge]
+    retry: RetryPolicy
+    """Whether a failed attempt is followed by another; for `run` and `run_all`, never into a borrowed runtime."""
     observers: Sequence[object]
 
 
@@ -99,6 +103,7 @@ _KINDS: Mapping[str, type] = {
     "limits": RolloutLimits,
     "timeouts": RolloutTimeouts,
     "policy": RolloutPolicy,
+    "retry": RetryPolicy,
     "sampling": Sampling,
 }
 
@@ -106,7 +111,11 @@ _KINDS: Mapping[str, type] = {
 @cache
 def reserved_conditions() -> frozenset[str]:
     """The engine's own stop conditions, which no stop may bear as its name (L31)."""
-    return frozenset(row.sets for row in lifecycle().declaration.rows if row.sets) | {*LIMIT_NAMES, "context_length"}
+    return frozenset(row.sets for row in lifecycle().declaration.rows if row.sets) | {
+        *LIMIT_NAMES,
+        "context_length",
+        DRAINED,
+    }
 
 
 def task_info(task: Task) -> TaskInfo:

@@ -8,7 +8,7 @@ Fields are the row, as a JSONL file has it; methods are what the task does. A su
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -17,7 +17,8 @@ from attrs import asdict, field, frozen
 
 from rollout_fsm.judge import Judge
 from rollout_fsm.limits import RolloutTimeouts
-from rollout_fsm.messages import JSON, Message, as_messages
+from rollout_fsm.message_json import Said, as_messages
+from rollout_fsm.messages import JSON, Message
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.toolset import Toolset
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from rollout_fsm.trace import Trace
 
 
-def _prompt(given: str | Iterable[Message] | None) -> str | tuple[Message, ...] | None:
+def _prompt(given: Said | None) -> str | tuple[Message, ...] | None:
     return given if given is None or isinstance(given, str) else as_messages(given)
 
 
@@ -34,7 +35,7 @@ class Task:
     """A task. Hooks (`@stop`, `@intercept`) and signals (`@reward`, `@metric`) are decorated methods of a subclass."""
 
     prompt: str | tuple[Message, ...] | None = field(default=None, converter=_prompt)
-    """What opens the conversation; None if a user opens it (L1)."""
+    """What opens the conversation: text, messages, or dicts as chat formats have them; None if a user opens it (L1)."""
     system_prompt: str | None = None
     name: str | None = None
     idx: int | None = None

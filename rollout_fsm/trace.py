@@ -14,11 +14,13 @@ from attrs import Attribute, define, field, frozen
 from rollout_fsm.errors import ErrorRecord
 from rollout_fsm.exact_json import plain
 from rollout_fsm.graph import Graph, MessageNode, Placement, TokenCounts
+from rollout_fsm.machine.endings import Ending
 from rollout_fsm.messages import JSON, AssistantMessage, FinishReason, Message, Response, Sampling, Tool, Usage
 
 __all__ = [
     "AgentInfo",
     "AgentSpan",
+    "Ending",
     "ErrorRecord",
     "GroupInfo",
     "MessageNode",
@@ -242,7 +244,8 @@ class Trace:
     """What judges and others spent outside the exchange (L63)."""
     run: RunInfo | None = field(default=None, on_setattr=_kept)
     group: GroupInfo | None = field(default=None, on_setattr=_kept)
-    ending: dict[str, JSON] | None = None
+    ending: Ending | None = None
+    """How it ended; None until then (L84)."""
     transitions: list[TransitionRecord] = field(factory=list, on_setattr=_kept)
     unknown: dict[tuple[str, ...], JSON] = field(factory=dict)
     """What a file said beyond this schema, by its path: `("nodes", "0", "advantages")`, say (L84)."""

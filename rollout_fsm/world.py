@@ -12,6 +12,7 @@ from rollout_fsm.clock import AnchoredClock
 from rollout_fsm.errors import RolloutError, RuntimeLifetimeError, SandboxError, text
 from rollout_fsm.harness import HarnessSession
 from rollout_fsm.holdings import Held, Holdings, Setting, WarningKind
+from rollout_fsm.keeping import Keeper
 from rollout_fsm.messages import Message
 from rollout_fsm.outcome import Blame, Failure, pass_on
 from rollout_fsm.plan import Plan
@@ -32,6 +33,12 @@ class World:
     clock: AnchoredClock
     gate: Gate | None = field(repr=False)
     """The rollout's state, as far as turns depend on it; None once it is final."""
+    watcher: Callable[[], None] | None = field(default=None, repr=False)
+    """Told whenever the rollout does something else; None where nobody watches."""
+    permit_wait: trio.CancelScope | None = field(default=None, repr=False)
+    """Ends the wait of the segment that was asked for, while it waits for its permit."""
+    keeper: Keeper | None = field(default=None, repr=False)
+    """Keeps the rollout in a journal; None where there is none."""
     agent: AgentClock = field(init=False)
     holdings: Holdings = field(init=False)
     runtime: Runtime | None = None
@@ -57,8 +64,9 @@ class World:
     """Exceptions that the running activity kept, as text, because an interruption overruled them (L14a)."""
 
     def __attrs_post_init__(self) -> None:
-        self.agent = AgentClock(self.plan.bounds.agent)
-        self.holdings = Holdings(self.trace.id, self.plan.services.overdue, self.trace.warnings.append)
+        self.agent = AgentClock(self.plan.bounds.agent, self.plan.services.overdue.now)
+        overdue, warn = self.plan.services.overdue, self.trace.warnings.append
+        self.holdings = Holdings(self.trace.id, overdue, warn, self.activity_changed)
 
     def begin(self, boundary: type[RolloutError], doing: str) -> None:
         """A new activity begins, and crosses this boundary first."""
@@ -73,8 +81,9 @@ class World:
         """What the activity was about is over; what follows is the engine's tidying, and not under its deadline
         (L14a)."""
         if self.bound is not None and self.returned is None:
+            self.agent.stop()
             self.returned = trio.current_time(), self.bound.deadline
-            self.bound.deadline = float("inf")
+            self.plan.services.overdue.lift(self.bound)
 
     @staticmethod
     async def proceed() -> None:
@@ -86,12 +95,29 @@ class World:
     def calling(self, boundary: type[RolloutError], doing: str, note: str = "") -> None:
         """From now on, what is raised or runs out of time is this (L14, L40)."""
         self.blame = Blame(boundary=boundary, doing=doing, note=note)
+        self.activity_changed()
+
+    def await_permit(self, wait: trio.CancelScope | None) -> None:
+        """The segment that was asked for waits for its permit, or does not any more."""
+        self.permit_wait = wait
+        self.activity_changed()
+
+    def activity_changed(self) -> None:
+        """Tell whoever watches that the rollout does something else now."""
+        if self.watcher is not None:
+            self.watcher()
+
+    async def kept(self) -> None:
+        """What was told of the rollout so far is on disk, where there is a journal (L73)."""
+        if self.keeper is not None:
+            await self.keeper.durable()
 
     def hold(self, kind: WarningKind, name: str, undo: Callable[[], Awaitable[None]]) -> None:
         """Register what is to be released (L8), with the bound that its kind has (L55)."""
         setting: Setting = "close" if kind == "close" else "release"
         bound = getattr(self.plan.bounds, setting)
-        self.holdings.hold(Held(kind=kind, name=name, undo=undo, setting=setting, bound=bound))
+        boundary = self.blame.boundary
+        self.holdings.hold(Held(kind=kind, name=name, undo=undo, boundary=boundary, setting=setting, bound=bound))
 
     def doing(self) -> str:
         """What is running, in the log."""
@@ -130,9 +156,16 @@ class World:
         """Let go of everything that the trace does not hold: the rollout is final."""
         if self.session is not None:
             self.session.gate = self.session.segment = None
+            self.session.changed = nobody
+        self.holdings.changed = nobody
         self.gate = self.runtime = self.session = self.harness_session = self.segment = self.bound = None
+        self.watcher = self.keeper = None
         self.opening = self.said = ()
         self.tool_urls.clear()
+
+
+def nobody() -> None:
+    """Is told, and does nothing."""
 
 
 def lifetime_error(runtime: Runtime | None) -> RuntimeLifetimeError:

@@ -1,5 +1,6 @@
 """Leaving the engine ends everything, whatever a party of somebody else's does at that moment (L70, L75, L76)."""
 
+from pathlib import Path
 from types import TracebackType
 
 import pytest
@@ -85,3 +86,14 @@ async def test_a_crash_of_a_service_comes_out_of_the_block_as_what_it_was() -> N
 
     with pytest.raises(OSError, match="the listener broke"):
         await work()
+
+
+@pytest.mark.real_time
+async def test_an_opening_that_is_cancelled_ends_and_leaves_nothing(tmp_path: Path) -> None:
+    with trio.move_on_after(0) as scope:
+        async with open_engine(output_dir=tmp_path / "run"):
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    assert not (tmp_path / "run" / "traces.jsonl").exists()
+    async with open_engine(output_dir=tmp_path / "run"):
+        """The folder is free."""

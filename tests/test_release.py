@@ -11,7 +11,6 @@ import trio.testing
 from rollout_fsm import IllegalTransition, Rollout, RolloutTimeouts, TurnRefused, check_trace, open_engine
 from rollout_fsm.outcome import Outcome
 from rollout_fsm.phases import ACTIVE, SHIELDED, Phase
-from rollout_fsm.services import NoGatewaySlot
 from rollout_fsm.world import World as Inside
 from tests.world import (
     HELD_AT,
@@ -19,43 +18,19 @@ from tests.world import (
     Act,
     World,
     error_types,
-    events,
     kinds,
     mint,
     play,
     raises,
     sleeps,
-    swallows,
     warnings,
     whole,
     world_task,
 )
 
-STEPS = {
-    "session.close": ("close", "close", "harness session"),
-    "tools.stop:b": ("close", "close", "tool server 'b'"),
-    "tools.stop:a": ("close", "close", "tool server 'a'"),
-    "slot": ("close", "close", "interception slot"),
-    "harness.cleanup": ("cleanup", "release", "harness 'ScriptedHarness'"),
-    "runtime.stop": ("leaked", "release", "runtime"),
-}
-"""Each step of a release, newest first: the kind of its warning, its setting, its name."""
 BOUNDS = RolloutTimeouts(close=3, release=7)
-RELEASES = [step for step in STEPS if step != "slot"]
-
-
-@pytest.fixture
-def slot(monkeypatch: pytest.MonkeyPatch) -> list[Act]:
-    """What closing the slot does, if anything is put in."""
-    acts: list[Act] = []
-
-    def close(self: NoGatewaySlot) -> None:
-        if acts:
-            acts[0]().send(None)  # type: ignore[attr-defined]
-
-    monkeypatch.setattr(NoGatewaySlot, "close", close)
-    return acts
-
+RELEASES = ["session.close", "tools.stop:b", "tools.stop:a", "harness.cleanup", "runtime.stop"]
+"""What is awaited of a release, newest first."""
 
 ENDINGS: dict[str, tuple[dict[str, Act], str]] = {
     "completed": ({}, "completed"),
@@ -63,67 +38,8 @@ ENDINGS: dict[str, tuple[dict[str, Act], str]] = {
 }
 
 
-async def ending_with(step: str, act: Act, ending: str, slot: list[Act]) -> tuple[World, Any]:
-    script, ends = ENDINGS.get(ending, ({}, "aborted"))
-    world = World(script=dict(script))
-    if step == "slot":
-        slot.append(act)
-    else:
-        world.script[step] = act
-
-    async def drive(rollout: Rollout) -> None:
-        if ending == "aborted":
-            await rollout.open()
-            await rollout.cancel()
-        else:
-            await whole(rollout)
-
-    trace = await play(world, task=world_task(world, served=("a", "b")), timeouts=BOUNDS, drive=drive)
-    assert world.state == ends
-    assert events(world, *RELEASES) == RELEASES
-    return world, trace
-
-
-ENDS = pytest.mark.parametrize("ending", ["completed", "failed", "aborted"])
-
-
-@ENDS
-@pytest.mark.parametrize("step", STEPS)
-async def test_a_step_that_raises_is_a_warning_and_the_others_are_attempted(
-    step: str, ending: str, slot: list[Act]
-) -> None:
-    async def boom() -> None:
-        raise ValueError("stuck")
-
-    _, trace = await ending_with(step, boom, ending, slot)
-    kind, _, name = STEPS[step]
-    assert kinds(trace) == [kind]
-    assert name in warnings(trace)[0]
-    assert "ValueError: stuck" in warnings(trace)[0]
-    assert trace.reward == (1.0 if ending == "completed" else None)
-    assert error_types(trace) == (["ProviderError"] if ending == "failed" else [])
-    if step == "runtime.stop":
-        assert trace.id in warnings(trace)[0]
-
-
-@ENDS
-@pytest.mark.parametrize("act", [trio.sleep_forever, swallows, sleeps(100)])
-@pytest.mark.parametrize("step", RELEASES)
-async def test_a_step_that_hangs_is_bounded_by_its_own_setting(
-    step: str, act: Act, ending: str, slot: list[Act]
-) -> None:
-    started = trio.current_time()
-    _, trace = await ending_with(step, act, ending, slot)
-    kind, setting, name = STEPS[step]
-    bound = getattr(BOUNDS, setting)
-    assert trio.current_time() - started == bound
-    assert kinds(trace) == [kind]
-    assert name in warnings(trace)[0]
-    assert f"{bound:g} s (timeouts.{setting})" in warnings(trace)[0]
-
-
-@ENDS
-async def test_every_step_may_hang_and_the_whole_takes_the_sum(ending: str, slot: list[Act]) -> None:
+@pytest.mark.parametrize("ending", ["completed", "failed", "aborted"])
+async def test_every_step_may_hang_and_the_whole_takes_the_sum(ending: str) -> None:
     script, ends = ENDINGS.get(ending, ({}, "aborted"))
     world = World(script={**script, **dict.fromkeys(RELEASES, trio.sleep_forever)})
 
@@ -138,23 +54,6 @@ async def test_every_step_may_hang_and_the_whole_takes_the_sum(ending: str, slot
     trace = await play(world, task=world_task(world, served=("a", "b")), timeouts=BOUNDS, drive=drive)
     assert trio.current_time() - started == 3 * 3 + 2 * 7
     assert (world.state, kinds(trace)) == (ends, ["close"] * 3 + ["cleanup", "leaked"])
-
-
-@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("step", RELEASES)
-async def test_an_interrupt_in_a_step_is_raised_at_the_end_and_nothing_is_left_out(
-    step: str, interrupt: type[BaseException]
-) -> None:
-    world = World(script={step: raises(interrupt, "now")})
-    async with open_engine(gateway=False) as engine:
-        rollout = mint(engine, world, task=world_task(world, served=("a", "b")))
-        with pytest.raises(interrupt, match="now"):
-            await whole(rollout)
-        # in `closing` it is acted on before finalizing starts; in `releasing` the trace is scored already (L71)
-        assert rollout.state == ("aborted" if STEPS[step][0] == "close" else "completed")
-    assert events(world, *RELEASES) == RELEASES
-    assert check_trace(rollout.trace) == []
-    assert ("finalize" in world.began) is (rollout.state == "completed")
 
 
 async def test_a_second_and_a_third_cancellation_cut_no_step_short() -> None:

@@ -488,7 +488,7 @@ async def test_a_machine_that_refuses_halfway_leaves_the_rollout_where_it_is(
             await whole(rollout)
         assert rollout.trace.transitions[-1].target == point
         rollout.state = "aborted"  # nothing but the machine can end it, and that was taken away
-        engine._live.clear()
+        engine._register.live.clear()
 
 
 @pytest.mark.parametrize(

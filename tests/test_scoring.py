@@ -20,7 +20,6 @@ from rollout_fsm import (
     Trace,
     Usage,
     metric,
-    open_engine,
     reward,
 )
 from rollout_fsm.trace import Reward
@@ -30,14 +29,10 @@ from tests.world import (
     ScriptedHarness,
     World,
     error_types,
-    mint,
     play,
     raises,
     sleeps,
-    stray,
     swallows,
-    warnings,
-    whole,
     world_task,
 )
 
@@ -306,14 +301,6 @@ async def test_a_reward_may_read_the_metrics() -> None:
 # ---- what stands
 
 
-async def test_a_failed_metric_keeps_no_reward_from_running() -> None:
-    trace = await play(World(script={"score.steps": raises(ValueError, "oh")}))
-    assert error_types(trace) == ["TaskError"]
-    assert "metric 'steps' failed: ValueError: oh" in trace.errors[0].message
-    assert trace.metrics == {"steps": None}
-    assert (trace.rewards, trace.reward, trace.ok) == ({"good": Reward(score=1.0)}, 1.0, False)
-
-
 async def test_each_failure_is_an_error_and_a_group_counts_as_its_leaves() -> None:
     world = World(
         script={
@@ -393,12 +380,6 @@ async def test_failures_and_values_stand_when_the_scoring_is_cancelled() -> None
     assert trace.rewards == {"slow": None, "fails": None, "good": Reward(score=1.0)}
 
 
-async def test_a_stray_cancelled_of_a_signal_is_a_failure_of_it() -> None:
-    trace = await play(World(script={"score.good": stray}))
-    assert error_types(trace) == ["TaskError"]
-    assert "reward 'good'" in trace.errors[0].message
-
-
 async def test_no_signal_sees_a_stopped_runtime_or_outlives_the_scoring() -> None:
     seen: list[bool] = []
 
@@ -459,26 +440,3 @@ async def test_a_task_without_rewards_has_no_reward() -> None:
     world = World()
     trace = await play(world, task=Task(prompt="hello"))
     assert (trace.ok, trace.reward, trace.rewards, trace.metrics) == (True, None, {}, {})
-
-
-@pytest.mark.parametrize("setting", ["finalize", "scoring"])
-async def test_finalize_and_scoring_have_bounds_of_their_own(setting: str) -> None:
-    world = World(script={"finalize": sleeps(5), "score.good": sleeps(5)})
-    trace = await play(world, timeouts=RolloutTimeouts(**{setting: 4}))
-    assert len(trace.errors) == 1
-    assert f"timeouts.{setting} = 4 s" in trace.errors[0].message
-    assert ("score.good" in world.began) is (setting == "scoring")
-
-
-async def test_a_failing_judges_method_fails_the_scoring_with_everything_released() -> None:
-    class Hooks(NoHooks):
-        def judges(self) -> list[Judge]:
-            raise OSError("no judges")
-
-    world = World()
-    async with open_engine(gateway=False) as engine:
-        rollout = mint(engine, world, task=world_task(world, hooks=Hooks))
-        await whole(rollout)
-        assert (rollout.state, error_types(rollout.trace)) == ("failed", ["TaskError"])
-    assert world.unreleased() == []
-    assert warnings(rollout.trace) == []

@@ -18,7 +18,6 @@ from rollout_fsm import (
     RolloutLimits,
     RolloutPolicy,
     RolloutTimeouts,
-    TaskError,
     Trace,
     TurnRefused,
     intercept,
@@ -174,17 +173,16 @@ async def test_a_segment_that_is_left_early_is_left_with_the_agent_stopped(way: 
     assert world.began.index("segment") < world.began.index("runtime.kill") < world.began.index("session.close")
 
 
-@pytest.mark.parametrize("kill", [returns(False), raises(OSError, "no such box"), trio.sleep_forever])
 @pytest.mark.parametrize("way", EARLY)
-async def test_what_will_not_die_fails_the_run_after_the_segments_own_error(way: str, kill: Act) -> None:
+async def test_what_will_not_die_fails_the_run_after_the_segments_own_error(way: str) -> None:
     started = trio.current_time()
-    world, trace = await left_early(way, runtime_kill=kill)
+    world, trace = await left_early(way, runtime_kill=trio.sleep_forever)
     assert world.state == "failed"
     assert error_types(trace) == [*([EARLY[way][2]] if EARLY[way][2] else []), "SandboxError"]
     assert "surviv" in trace.errors[-1].message
     assert "finalize" not in world.began
     waited = {"deadline": 100, "cut-off": 30}.get(way, 0)
-    assert trio.current_time() - started == waited + (5 if kill is trio.sleep_forever else 0)
+    assert trio.current_time() - started == waited + 5
 
 
 async def test_a_survivor_of_an_expired_budget_fails_even_where_expiry_is_a_stop() -> None:
@@ -511,20 +509,11 @@ async def test_the_deadline_and_a_cancellation_come_before_a_failed_model_call()
     assert "agent timeout" in trace.errors[0].message
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        (raises(ValueError, "bad key"), "ValueError: bad key"),
-        (raises(TimeoutError, "slow"), "TimeoutError: slow"),
-        (raises(TaskError, "mistyped"), "mistyped"),
-        (returns(Response(message="text")), "AssistantMessage"),  # type: ignore[arg-type]
-    ],
-)
-async def test_whatever_a_model_raises_is_attributed_to_the_model(wrong: Act, says: str) -> None:
-    trace = await play(World(script={"model": wrong}))
+async def test_a_response_whose_message_is_none_is_a_failure_of_the_models() -> None:
+    trace = await play(World(script={"model": returns(Response(message="text"))}))  # type: ignore[arg-type]
     assert error_types(trace) == ["ProviderError"]
     assert "'echo'" in trace.errors[0].message
-    assert says in trace.errors[0].message
+    assert "AssistantMessage" in trace.errors[0].message
 
 
 async def test_a_prompt_beyond_the_context_window_is_a_stop() -> None:
@@ -569,34 +558,6 @@ async def test_a_program_that_exits_with_an_error_is_a_harness_error_with_the_ta
 async def test_a_program_that_said_nothing_on_stderr_is_quoted_from_stdout() -> None:
     trace = await play(World(script={"segment": returns(ProgramResult(exit_code=1, stdout="only here"))}))
     assert "only here" in trace.errors[0].message
-
-
-@pytest.mark.parametrize("alive", [returns(False), raises(OSError)])
-async def test_a_program_that_failed_in_a_dead_box_is_a_sandbox_error(alive: Act) -> None:
-    world = World(script={"segment": returns(ProgramResult(exit_code=1)), "runtime.alive": alive})
-    trace = await play(world)
-    assert error_types(trace) == ["SandboxError"]
-
-
-async def test_a_session_that_returns_something_else_is_a_harness_error() -> None:
-    from rollout_fsm import HarnessSession
-    from tests.world import ScriptedHarness
-
-    class Odd(HarnessSession):
-        async def run(self, messages: object) -> object:  # type: ignore[override]
-            return "done"
-
-    class Opens(ScriptedHarness):
-        async def open_session(self, exchange: object) -> HarnessSession:
-            await super().open_session(exchange)  # type: ignore[arg-type]
-            return Odd()
-
-    world = World()
-    async with open_engine(gateway=False) as engine:
-        rollout = mint(engine, world, harness=Opens(world))
-        await whole(rollout)
-        assert error_types(rollout.trace) == ["HarnessError"]
-        assert "str" in rollout.trace.errors[0].message
 
 
 # ---- calls at the end of a segment: L24

@@ -13,7 +13,6 @@ from attrs import evolve
 from rollout_fsm import (
     AssistantMessage,
     Message,
-    ProviderError,
     Request,
     Response,
     Rollout,
@@ -30,7 +29,6 @@ from rollout_fsm import (
     Usage,
     UserMessage,
     intercept,
-    open_engine,
     stop,
 )
 from rollout_fsm.trace import Rewrite
@@ -40,14 +38,11 @@ from tests.world import (
     World,
     error_types,
     kinds,
-    mint,
     play,
     raises,
     returns,
     sleeps,
-    swallows,
     warnings,
-    whole,
     world_task,
 )
 
@@ -165,8 +160,8 @@ async def test_of_several_stops_the_first_in_order_fires_and_no_other_is_asked()
 
 
 @pytest.mark.parametrize("kind", ["trace", "request", "response"])
-@pytest.mark.parametrize("value", [None, 1, 0, "yes", [], object()])
-async def test_a_stop_that_returns_no_bool_is_a_task_error(kind: str, value: object) -> None:
+@pytest.mark.parametrize("value", [1, 0])
+async def test_a_stop_that_returns_a_number_instead_of_a_bool_is_a_task_error(kind: str, value: object) -> None:
     def asked(self: object, crossing: Any) -> object:
         return value
 
@@ -507,51 +502,12 @@ async def with_hook(act: Act, kind: str, *, harness: Callable[[World], Act] | No
 
 
 @pytest.mark.parametrize("kind", HOOKS)
-@pytest.mark.parametrize(
-    ("act", "type_", "says"),
-    [
-        (raises(ValueError, "oh"), "TaskError", "ValueError: oh"),
-        (raises(TimeoutError, "mine"), "TaskError", "TimeoutError: mine"),
-        (raises(trio.TooSlowError), "TaskError", "TooSlowError"),
-        (raises(TaskError, "typed"), "TaskError", "typed"),
-        (raises(ProviderError, "typed"), "ProviderError", "typed"),
-        (trio.sleep_forever, "TaskError", "timed out after 4 s (timeouts.hook = 4 s)"),
-        (sleeps(4), "TaskError", "timed out after 4 s"),
-        (swallows, "TaskError", "timed out after 4 s"),
-    ],
-)
-async def test_a_failing_hook_fails_the_rollout_and_is_named(kind: str, act: Act, type_: str, says: str) -> None:
-    world, trace = await with_hook(act, kind)
-    assert (error_types(trace), world.state) == ([type_], "failed")
-    assert says in trace.errors[0].message
-    if says != "typed":
-        assert "'broken'" in trace.errors[0].message
+async def test_a_hook_that_returns_at_the_very_end_of_its_bound_has_timed_out(kind: str) -> None:
+    world, trace = await with_hook(sleeps(4), kind)
+    assert (error_types(trace), world.state) == (["TaskError"], "failed")
+    assert "'broken' timed out after 4 s" in trace.errors[0].message
     assert trace.num_turns == 0
     assert world.began.count("runtime.kill") == 1
-
-
-class Odd(BaseException):
-    """Neither an exception nor an interrupt."""
-
-
-@pytest.mark.parametrize("kind", HOOKS)
-async def test_a_hook_that_raises_a_base_exception_of_its_own_fails_like_any_other(kind: str) -> None:
-    _, trace = await with_hook(raises(Odd, "odd"), kind)
-    assert error_types(trace) == ["TaskError"]
-    assert "Odd: odd" in trace.errors[0].message
-
-
-@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("kind", HOOKS)
-async def test_an_interrupt_in_a_hook_aborts_and_comes_out_bare(kind: str, interrupt: type[BaseException]) -> None:
-    world = World()
-    world.script["segment"] = lambda: turn(world, "second")
-    async with open_engine(gateway=False) as engine:
-        rollout = mint(engine, world, task=world_task(world, hooks=hook_that(raises(interrupt, "now"), kind)))
-        with pytest.raises(interrupt, match="now"):
-            await whole(rollout)
-        assert (rollout.state, rollout.trace.errors) == ("aborted", [])
-    assert world.unreleased() == []
 
 
 @pytest.mark.parametrize("kind", HOOKS)

@@ -28,6 +28,7 @@ from rollout_fsm.messages import (
 from rollout_fsm.trace import (
     AgentInfo,
     AgentSpan,
+    Ending,
     GroupInfo,
     ModelCall,
     Reward,
@@ -70,7 +71,7 @@ def full_trace() -> Trace:
         extra_usage=[Usage(prompt_tokens=1, completion_tokens=2)],
         run=RunInfo(type="eval", id="r", name="nightly"),
         group=GroupInfo(id="g", index=3),
-        ending={"kind": "later"},
+        ending=Ending(name="task_error", cause="task", graded=False, counts=False, retryable=True),
         transitions=[TransitionRecord(time=1.0, trigger="open", source="created", target="booting", reason="because")],
     )
     usage = Usage(prompt_tokens=9, completion_tokens=2, cached_input_tokens=1, reasoning_tokens=1, cost=0.1)

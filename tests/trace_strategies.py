@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from rollout_fsm.errors import ErrorRecord
+from rollout_fsm.machine.endings import CAUSES
 from rollout_fsm.messages import (
     AssistantMessage,
     ImagePart,
@@ -22,6 +23,7 @@ from rollout_fsm.messages import (
 from rollout_fsm.trace import (
     AgentInfo,
     AgentSpan,
+    Ending,
     GroupInfo,
     ModelCall,
     Reward,
@@ -128,6 +130,14 @@ _timings = st.builds(
     finalize=maybe(_spans),
     scoring=maybe(_spans),
 )
+_endings = st.builds(
+    Ending,
+    name=texts,
+    cause=st.sampled_from(CAUSES),
+    graded=st.booleans(),
+    counts=st.booleans(),
+    retryable=st.booleans(),
+)
 _rewrites = st.lists(st.builds(Rewrite, texts), max_size=2)
 
 
@@ -163,7 +173,7 @@ def traces(draw: st.DrawFn) -> Trace:
         extra_usage=draw(st.lists(usages, max_size=2)),
         run=draw(maybe(st.builds(RunInfo, type=texts, id=texts, name=maybe(texts)))),
         group=draw(maybe(st.builds(GroupInfo, id=texts, index=maybe(counts)))),
-        ending=draw(maybe(json_objects)),
+        ending=draw(maybe(_endings)),
         transitions=draw(
             st.lists(
                 st.builds(TransitionRecord, time=times, trigger=texts, source=texts, target=texts, reason=maybe(texts)),

@@ -14,6 +14,8 @@ __all__ = ["make_app", "run_app"]
 
 COMMANDS = {
     "run": "Run tasks, each as one rollout or several, and write their traces.",
+    "resume": "Go on with a run that was cut off or interrupted, and do what it still owes.",
+    "score": "Score finished traces again, offline, without a runtime.",
     "show": "Show one trace as a timeline.",
     "check": "Prove the declared machine, or check that recorded traces are legal lives of it.",
     "simulate": "Run scenarios in virtual time and print their outcomes as JSON.",
@@ -21,8 +23,9 @@ COMMANDS = {
 }
 
 
-def make_app(screen: Screen) -> App:
-    """The commands. Only their names are known here; a command's module is imported when it is asked for."""
+def make_app(screen: Screen, asked: str = "") -> App:
+    """The commands. Only their names are known here; the module of the one that is asked for is imported, which tells
+    more of itself."""
     app = App(
         name="rollout-fsm",
         help="Run LLM-agent rollouts through a lifecycle that is declared, executed, proven and drawn.",
@@ -37,7 +40,7 @@ def make_app(screen: Screen) -> App:
         help_format="plaintext",
     )
     for name, what in COMMANDS.items():
-        app.command(f"rollout_fsm.cli.{name}:{name}", name=name, help=what)
+        app.command(f"rollout_fsm.cli.{name}:{name}", name=name, help=None if name == asked else what)
     return app
 
 
@@ -45,7 +48,7 @@ def run_app(arguments: Sequence[str]) -> int:
     """Parse, do, and return the exit code."""
     screen = open_screen()
     try:
-        command = make_app(screen)(list(arguments))
+        command = make_app(screen, next(iter(arguments), ""))(list(arguments))
         code = command(screen) if callable(command) else 0
     except UnknownCommandError as error:
         code = _refuse(screen, _no_command(next(iter(error.unused_tokens or ()), "")))
@@ -56,7 +59,8 @@ def run_app(arguments: Sequence[str]) -> int:
         error.verbose = False
         code = _refuse(screen, str(error).rstrip("\n"))
     except UsageError as error:
-        code = _refuse(screen, *error.lines)
+        _refuse(screen, *error.lines)
+        code = error.exit_code
     except KeyboardInterrupt:
         screen.complain("rollout-fsm: interrupted")
         code = EXIT_INTERRUPTED + signal.SIGINT

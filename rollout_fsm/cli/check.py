@@ -14,6 +14,8 @@ from rollout_fsm.cli.trace_files import traces_in, traces_path
 from rollout_fsm.conformance import check_trace
 from rollout_fsm.machine import DeclarationError, load_machine
 from rollout_fsm.machine.check import STRUCTURE
+from rollout_fsm.machine.endings_file import load_endings
+from rollout_fsm.machine.endings_proof import ENDING_PROPERTIES, check_endings
 from rollout_fsm.machine.proofs import PROPERTIES, prove
 
 __all__ = ["check"]
@@ -28,7 +30,8 @@ def check(
     ----------
     traces
         Files of traces, or folders of runs. Without any, the declaration is proven: P1 to P10, D1 and D2 on its rows,
-        S1 to S4 by following every life that a rollout could have on it, M1 by firing the compiled machine.
+        S1 to S4 by following every life that a rollout could have on it, M1 by firing the compiled machine, E1 and E2
+        on the table of endings.
     """
 
     def command(screen: Screen) -> int:
@@ -40,15 +43,16 @@ def check(
 def _machine(screen: Screen) -> int:
     try:
         declaration = load_machine()
+        endings = load_endings(declaration=declaration)
     except DeclarationError as error:
         for fault in error.faults:
             screen.complain(fault, "red")
         return EXIT_FAULTS
-    faults = prove(declaration)
+    faults = [*prove(declaration), *check_endings(endings)]
     sound = not any(fault.property in STRUCTURE for fault in faults)
     states, rows = len(declaration.states), len(declaration.rows)
-    screen.say(f"the declaration: {states} states, {rows} rows")
-    for name, meaning in PROPERTIES.items():
+    screen.say(f"the declaration: {states} states, {rows} rows, {len(endings.rows)} endings")
+    for name, meaning in {**PROPERTIES, **ENDING_PROPERTIES}.items():
         wrong = [fault for fault in faults if fault.property == name]
         mark = ("fails", "bold red") if wrong else ("holds", "green") if sound or name in STRUCTURE else ("  ?  ", "")
         screen.say(Text.assemble("  ", mark, f"  {name:<4} ", meaning))

@@ -13,7 +13,9 @@ from rollout_fsm.cli.faults import UsageError
 from rollout_fsm.cli.settings import (
     LimitSettings,
     ModelSettings,
+    OriginSettings,
     PolicySettings,
+    RetrySettings,
     SamplingSettings,
     Settings,
     TimeoutSettings,
@@ -26,7 +28,12 @@ __all__ = ["read_settings", "settings_to_toml"]
 
 S = TypeVar("S", bound=attrs.AttrsInstance)
 
-_ALSO = {"timeout": "timeouts", "num_examples": "num_tasks", "rollouts_per_example": "rollouts_per_task"}
+_ALSO = {
+    "timeout": "timeouts",
+    "retries": "retry",
+    "num_examples": "num_tasks",
+    "rollouts_per_example": "rollouts_per_task",
+}
 """Other spellings of keys at the top, as the flags have them too."""
 
 
@@ -145,7 +152,7 @@ def _model(value: object, type_: object) -> ModelSettings:
 
 _CONVERTER = exact_converter(forbid_extra_keys=True)
 _CONVERTER.register_structure_hook(float, _float)
-for _record in (SamplingSettings, LimitSettings, TimeoutSettings, PolicySettings):
+for _record in (SamplingSettings, LimitSettings, TimeoutSettings, PolicySettings, RetrySettings, OriginSettings):
     _CONVERTER.register_structure_hook(_record, _checked(_record))
 _MODEL = _checked(ModelSettings)
 _CONVERTER.register_structure_hook(ModelSettings, _model)

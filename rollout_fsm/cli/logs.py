@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Literal, TextIO
 
 from rollout_fsm.cli.harmless import harmless
 
@@ -29,8 +29,8 @@ class _Harmless(logging.Formatter):
 class LogFile(logging.FileHandler):
     """The log of a run. `failed` is why it could not be written, None while it can."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, mode="x", encoding="utf-8", errors="backslashreplace")
+    def __init__(self, path: Path, mode: Literal["x", "a"]) -> None:
+        super().__init__(path, mode=mode, encoding="utf-8", errors="backslashreplace")
         self.failed: BaseException | None = None
         self.setFormatter(_Harmless("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
 
@@ -76,10 +76,11 @@ def logging_to_terminal(verbosity: int) -> Iterator[None]:
 
 
 @contextmanager
-def logging_to_file(path: Path) -> Iterator[LogFile]:
-    """Within the block, everything that is logged goes to the file, which is made. Raises `OSError` if it cannot be."""
+def logging_to_file(path: Path, *, goes_on: bool = False) -> Iterator[LogFile]:
+    """Within the block, everything that is logged goes to the file, which is made, or gone on with. Raises `OSError` if
+    it cannot be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = LogFile(path)
+    handler = LogFile(path, "a" if goes_on else "x")
     root = logging.getLogger()
     root.addHandler(handler)
     try:

@@ -6,19 +6,22 @@ import shutil
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from attrs import asdict
+
 from rollout_fsm.cli.faults import UsageError
 from rollout_fsm.cli.loading import is_reference, load
-from rollout_fsm.cli.settings import ModelSettings
+from rollout_fsm.cli.settings import ModelSettings, RetrySettings
 from rollout_fsm.example import example_harness, example_model
 from rollout_fsm.harness import Harness
 from rollout_fsm.harnesses import ChatHarness, ProgramHarness
 from rollout_fsm.machine.exact import suggestion
 from rollout_fsm.model import Model
 from rollout_fsm.models import LocalModel, OpenAIModel
+from rollout_fsm.retry import RetryOn, RetryPolicy
 from rollout_fsm.runtime import Runtime, RuntimeFactory
 from rollout_fsm.runtimes import LocalRuntime
 
-__all__ = ["HARNESSES", "MODELS", "RUNTIMES", "make_harness", "make_model", "make_runtime"]
+__all__ = ["HARNESSES", "MODELS", "RUNTIMES", "make_harness", "make_model", "make_retry", "make_runtime"]
 
 HARNESSES: Mapping[str, Callable[[], Harness]] = {"chat": ChatHarness, "example": example_harness}
 RUNTIMES: Mapping[str, RuntimeFactory] = {"local": LocalRuntime}
@@ -74,6 +77,33 @@ def make_model(settings: ModelSettings | None) -> Model:
     variable = "OPENAI_API_KEY" if key is None else key
     model = OpenAIModel(name, base_url=settings.base_url, api_key_var=variable, stream=bool(settings.stream))
     return _checked(model, name)
+
+
+def make_retry(settings: RetrySettings | None) -> RetryPolicy:
+    """When a rollout is tried again."""
+    if settings is None:
+        return RetryPolicy()
+    if not settings.max_retries:
+        said = [
+            name for name in ("include", "exclude", "backoff", "max_backoff") if getattr(settings, name) is not None
+        ]
+        if said:
+            raise UsageError(f"--retry.{said[0].replace('_', '-')}: nothing is tried again without --max-retries")
+        return RetryPolicy()
+    fields = asdict(settings, recurse=False, filter=lambda _, value: value is not None)
+    for name in ("include", "exclude"):
+        if name in fields:
+            fields[name] = [_error_or_ending(entry, f"--retry.{name}") for entry in fields[name]]
+    return RetryPolicy(**fields)
+
+
+def _error_or_ending(entry: str, flag: str) -> RetryOn:
+    if not is_reference(entry):
+        return entry
+    found = load(entry, flag)
+    if not isinstance(found, type) or not issubclass(found, BaseException):
+        raise UsageError(f"{flag}: {entry} is {_kind(found)}, not a type of errors")
+    return found
 
 
 def _checked(model: Model, name: str) -> Model:

@@ -1,24 +1,33 @@
 """A run as it was asked for, made ready: settings settled, tasks read, parts made, folder chosen. Nothing is started
-or written."""
+or written.
 
+What `run` settles is what `resume` goes by, so both are made here, and what is written down is enough to make the very
+same run again.
+"""
+
+import os
 import re
 import secrets
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from attrs import asdict, evolve, frozen
 
+from rollout_fsm.cli.before import Before
 from rollout_fsm.cli.faults import UsageError
-from rollout_fsm.cli.parts import make_harness, make_model, make_runtime
-from rollout_fsm.cli.settings import LimitSettings, ModelSettings, Settings, over, settle
+from rollout_fsm.cli.parts import MODELS, make_harness, make_model, make_retry, make_runtime
+from rollout_fsm.cli.settings import LimitSettings, ModelSettings, OriginSettings, Settings, over, settle
 from rollout_fsm.cli.task_rows import read_tasks, selected, task_class
 from rollout_fsm.example import EXAMPLE_LIMITS, example_tasks
+from rollout_fsm.models.faults import shown_url
+from rollout_fsm.models.openai import BASE_URL_VAR
 from rollout_fsm.output import TRACES
 from rollout_fsm.settings import AgentSettings
 from rollout_fsm.task import Task
 
-__all__ = ["CONFIG", "LOG", "Prepared", "prepare"]
+__all__ = ["CONFIG", "LOG", "Prepared", "prepare", "prepared_from", "recorded", "resume_line"]
 
 OUTPUTS = "outputs"
 CONFIG = "config.toml"
@@ -36,6 +45,10 @@ class Prepared:
     run_id: str
     """What tells this run from others of its name; on every trace, and the name of its folder if it was given none."""
     folder: Path
+    shown: Path
+    """The folder as the user calls it."""
+    before: Before | None = None
+    """What an earlier process of the run has done; None for a new run."""
 
     @property
     def name(self) -> str:
@@ -55,9 +68,15 @@ class Prepared:
 
 def prepare(said: Settings) -> Prepared:
     """Settle what was said. Raises `UsageError` for whatever cannot be."""
-    settings = _with_defaults(said)
+    settings = _with_defaults(evolve(said, origin=None))
     run_id = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     folder = _folder(settings, run_id)
+    return prepared_from(settings, run_id=run_id, folder=folder, shown=folder)
+
+
+def prepared_from(said: Settings, *, run_id: str, folder: Path, shown: Path) -> Prepared:
+    """The run of these settings. Raises `UsageError` for whatever cannot be."""
+    settings = _with_defaults(said)
     if settings.tasks is None:
         if settings.task is not None:
             raise UsageError(f"--task {settings.task} needs a file of tasks: rollout-fsm run TASKS.jsonl --task …")
@@ -76,8 +95,26 @@ def prepare(said: Settings) -> Prepared:
         timeouts=settled.timeouts,
         policy=settled.policy,
         sampling=settled.sampling,
+        retry=make_retry(settings.retry),
     )
-    return Prepared(settings=settings, tasks=tasks, agent=agent, run_id=run_id, folder=folder)
+    return Prepared(settings=settings, tasks=tasks, agent=agent, run_id=run_id, folder=folder, shown=shown)
+
+
+def recorded(prepared: Prepared) -> Settings:
+    """The settings as they are written down: with what the surroundings said, so that `resume` need not guess."""
+    settings, model = prepared.settings, prepared.settings.model
+    endpoint, url = None, os.environ.get(BASE_URL_VAR, "").strip()
+    if model is not None and model.name not in MODELS and model.base_url is None and url:
+        if shown_url(url) == url:
+            settings = evolve(settings, model=evolve(model, base_url=url))
+        else:  # a password or a key is in it
+            endpoint = shown_url(url)
+    return evolve(settings, origin=OriginSettings(folder=str(Path.cwd()), run=prepared.run_id, endpoint=endpoint))
+
+
+def resume_line(folder: Path) -> str:
+    """The command that goes on with the run of a folder."""
+    return f"rollout-fsm resume {shlex.quote(str(folder))}"
 
 
 def _with_defaults(said: Settings) -> Settings:
@@ -94,6 +131,7 @@ def _with_defaults(said: Settings) -> Settings:
         runtime="local",
         rollouts_per_task=1,
         max_concurrent=32,
+        shuffle_seed=0 if said.shuffle else None,
         host="127.0.0.1",
         port=0,
     )
@@ -105,9 +143,13 @@ def _folder(settings: Settings, run_id: str) -> Path:
         called = re.sub(r"[^\w.-]+", "-", settings.name or "").strip(".-") or "run"
         return Path(OUTPUTS) / called / run_id
     folder = Path(settings.output_dir)
-    for taken in (TRACES, CONFIG):
-        if (folder / taken).exists():
-            raise UsageError(f"--output-dir: {folder} already holds a run ({taken}); name another folder")
+    if (folder / TRACES).exists():
+        raise UsageError(
+            f"--output-dir: {folder} already holds a run ({TRACES}); go on with it by `{resume_line(folder)}`, or name "
+            f"another folder"
+        )
+    if (folder / CONFIG).exists():
+        raise UsageError(f"--output-dir: {folder} already holds a run ({CONFIG}); name another folder")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--output-dir: {folder} is a file; name a folder for the run")
     return folder

@@ -23,9 +23,11 @@ from rich.text import Text
 from rollout_fsm.cli.harmless import one_line
 from rollout_fsm.cli.numbers import clock, number
 from rollout_fsm.cli.screen import Screen
+from rollout_fsm.live import Activity
 from rollout_fsm.machine import State
 from rollout_fsm.machine.lifecycle import lifecycle
 from rollout_fsm.machine.vocabulary import Group as StateGroup
+from rollout_fsm.parties import Party
 from rollout_fsm.reports.summary import Outcome, Summary
 from rollout_fsm.trace import Trace, TransitionRecord
 
@@ -57,9 +59,15 @@ class Board:
     total: int
     most: int
     """How many rollouts may run at once."""
+    before: int = 0
+    """How many rollouts were done before, by an earlier process of the run."""
     summary: Summary = field(factory=Summary)
     states: Counter[str] = field(factory=Counter)
     """How many rollouts are in each state that is not final."""
+    waiting: dict[str, Party] = field(factory=dict)
+    """Whom each rollout that is at work waits for, by the id of its trace."""
+    retries: int = 0
+    """How many attempts were followed by another."""
     started: float = field(factory=trio.current_time)
     _finals: frozenset[str] = field(init=False)
 
@@ -68,8 +76,10 @@ class Board:
         self._finals = frozenset(state.name for state in states if state.kind == "final")
 
     def on_trace(self, trace: Trace) -> None:
-        """A rollout was minted."""
-        self.states[lifecycle().declaration.initial.name] += 1
+        """A rollout was minted, or one that another process had begun is gone on with."""
+        last = trace.transitions[-1].target if trace.transitions else lifecycle().declaration.initial.name
+        if last not in self._finals:
+            self.states[last] += 1
 
     def on_transition(self, trace: Trace, transition: TransitionRecord) -> None:
         """A rollout moved."""
@@ -77,14 +87,25 @@ class Board:
         if transition.target not in self._finals:
             self.states[transition.target] += 1
 
+    def on_activity(self, trace: Trace, activity: Activity) -> None:
+        """A rollout does something else."""
+        if activity.waiting_on is not None:
+            self.waiting[trace.id] = activity.waiting_on
+
+    def on_retry(self, trace: Trace, seconds: float) -> None:
+        """An attempt ended, and another follows."""
+        self.retries += 1
+        self.waiting.pop(trace.id, None)
+
     def on_finished(self, trace: Trace) -> None:
         """A rollout ended."""
         self.summary.add(trace)
+        self.waiting.pop(trace.id, None)
 
     @property
     def finished(self) -> int:
-        """How many rollouts have ended."""
-        return self.summary.rollouts
+        """How many rollouts have ended, those before included."""
+        return self.before + self.summary.rollouts
 
     @property
     def unfinished(self) -> int:
@@ -130,10 +151,11 @@ def picture(board: Board, name: str, width: int) -> Padding:
         ProgressBar(total=max(1, board.total), completed=board.finished, width=BAR, complete_style="green"),
         Text(f"{board.finished} of {board.total}"),
         Text(clock(board.elapsed), "dim"),
+        Text(f"{board.before} done before" if board.before else "", "dim"),
     )
     states = _states(board.states, max(2, len(str(board.most))))
     shown = states if _columns(states) < width else _few(board.states)
-    return Padding(Group(done, Text(), shown, Text(), _so_far(board.summary)), (1, 0, 1, 1))
+    return Padding(Group(done, Text(), shown, Text(), _waits(board), _so_far(board)), (1, 0, 1, 1))
 
 
 def _states(counts: Mapping[str, int], digits: int) -> Table:
@@ -173,12 +195,22 @@ def _unfinished_states() -> list[State]:
     return [state for state in lifecycle().declaration.states.values() if state.kind != "final"]
 
 
-def _so_far(summary: Summary) -> Text:
-    reward = summary.reward
+def _waits(board: Board) -> Text:
+    """Whom the rollouts wait for, the most waited for first."""
+    text = Text("waiting on", "dim")
+    for party, count in Counter(board.waiting.values()).most_common():
+        text.append(f"  {party} ", "dim").append(str(count), "bold")
+    return text
+
+
+def _so_far(board: Board) -> Text:
+    summary, reward = board.summary, board.summary.reward
     said = "none yet" if reward.mean is None else f"{number(reward.mean)} in {reward.measured} of {reward.of}"
     text = Text.assemble(("mean reward ", "dim"), (said, "bold" if reward.mean is not None else "dim"))
     if summary.not_ok:
         text.append("   ").append("not ok ", "dim").append(str(summary.not_ok), "bold red")
+    if board.retries:
+        text.append("   ").append("retries ", "dim").append(str(board.retries), "bold yellow")
     return text
 
 
@@ -200,7 +232,7 @@ async def keep_drawing(live: Live, board: Board, name: str) -> None:
     """Draw the board whenever it has changed, and once a second for the clock, until cancelled."""
     shown: tuple[object, ...] = ()
     while True:
-        now = (dict(board.states), board.finished, int(board.elapsed))
+        now = (dict(board.states), Counter(board.waiting.values()), board.finished, int(board.elapsed))
         if now != shown:
             live.update(picture(board, name, live.console.width), refresh=True)
             shown = now

@@ -6,25 +6,19 @@ from typing import Annotated
 import trio
 from attrs import evolve
 from cyclopts import Parameter
-from rich.text import Text
 
 from rollout_fsm.cli.command import Command
 from rollout_fsm.cli.config_file import read_settings, settings_to_toml
-from rollout_fsm.cli.faults import EXIT_FAULTS, EXIT_UNWRITTEN, UsageError
-from rollout_fsm.cli.harmless import harmless
+from rollout_fsm.cli.faults import UsageError
 from rollout_fsm.cli.loading import current_folder_importable
 from rollout_fsm.cli.logs import logging_to_terminal
-from rollout_fsm.cli.numbers import seconds
-from rollout_fsm.cli.preparing import CONFIG, LOG, Prepared, prepare
-from rollout_fsm.cli.running import Ran, run_prepared
+from rollout_fsm.cli.preparing import Prepared, prepare
+from rollout_fsm.cli.reporting import report
+from rollout_fsm.cli.running import run_prepared
 from rollout_fsm.cli.screen import Screen
 from rollout_fsm.cli.settings import Settings, faults, flag, over
-from rollout_fsm.cli.tables import summary_tables
-from rollout_fsm.output import TRACES
 
 __all__ = ["run"]
-
-SHOWN_LOSSES = 5
 
 
 def run(
@@ -39,8 +33,8 @@ def run(
     """Run tasks, each as one rollout or several, and write their traces.
 
     Without TASKS.jsonl the built-in example runs, offline. Exit codes: 0 the run went through (failed rollouts are
-    data), 1 with
-    --fail-on-error if any was not ok, 2 usage, 3 something could not be written, 130 and 143 interrupted.
+    data), 1 with --fail-on-error if any was not ok, 2 usage, 3 something could not be written, 130 and 143 interrupted.
+    `rollout-fsm resume DIR` goes on with a run that was interrupted or cut off.
 
     Parameters
     ----------
@@ -64,44 +58,9 @@ def run(
             if dry_run:
                 screen.write(f"# {_amount(prepared)}\n{settings_to_toml(prepared.settings)}")
                 return 0
-            return _report(prepared, trio.run(run_prepared, prepared, screen), screen)
+            return report(prepared, trio.run(run_prepared, prepared, screen), screen)
 
     return command
-
-
-def _report(prepared: Prepared, ran: Ran, screen: Screen) -> int:
-    """Say what came of the run; returns the exit code."""
-    summary, interrupted = ran.board.summary, ran.interruption.by is not None
-    head = Text.assemble(
-        "\n ",
-        (harmless(prepared.name), "bold"),
-        f"   {summary.rollouts} of {prepared.total} rollouts, {summary.ok} ok, in {seconds(ran.seconds)}",
-        (", interrupted" if interrupted else "", "yellow"),
-        "\n",
-    )
-    screen.say(head)
-    if summary.rollouts:
-        screen.show(summary_tables(summary))
-    if prepared.folder.exists():
-        for what, name in (("traces", TRACES), ("settings", CONFIG), ("log", LOG)):
-            screen.say(Text.assemble(" ", (f"{what:<10}", "dim"), harmless(str(prepared.folder / name))))
-    screen.flush()
-    unwritten = _complain_of_losses(ran, screen)
-    if interrupted:
-        return ran.interruption.exit_code
-    if unwritten:
-        return EXIT_UNWRITTEN
-    return EXIT_FAULTS if prepared.settings.fail_on_error and summary.not_ok else 0
-
-
-def _complain_of_losses(ran: Ran, screen: Screen) -> bool:
-    for lost in ran.lost[:SHOWN_LOSSES]:
-        screen.complain(f"rollout-fsm: the trace of rollout {lost.id} is lost: {lost.error}")
-    if len(ran.lost) > SHOWN_LOSSES:
-        screen.complain(f"rollout-fsm: and {len(ran.lost) - SHOWN_LOSSES} more traces are lost; the log names them")
-    if ran.log_failed is not None:
-        screen.complain(f"rollout-fsm: the log could not be written: {ran.log_failed}")
-    return bool(ran.lost) or ran.log_failed is not None
 
 
 def _amount(prepared: Prepared) -> str:

@@ -13,14 +13,18 @@ import attrs
 from attrs import field, frozen
 from cyclopts import Parameter
 
+from rollout_fsm.cli.loading import is_reference
 from rollout_fsm.exact_json import FormatError, plain
 from rollout_fsm.limits import RolloutLimits, RolloutPolicy, RolloutTimeouts
 from rollout_fsm.messages import JSON, Sampling
+from rollout_fsm.retry import RetryPolicy
 
 __all__ = [
     "LimitSettings",
     "ModelSettings",
+    "OriginSettings",
     "PolicySettings",
+    "RetrySettings",
     "SamplingSettings",
     "Settings",
     "Settled",
@@ -65,6 +69,29 @@ def _json(value: Mapping[str, JSON]) -> str | None:
         plain(value, "extra")
     except FormatError as error:
         return f"goes to the model as JSON: {'; '.join(error.faults)}"
+    return None
+
+
+def _names(entries: tuple[str, ...]) -> str | None:
+    """What is wrong with names of errors and endings; `module:Class` is looked at when it is loaded."""
+    wrong = []
+    for entry in entries:
+        if is_reference(entry):
+            continue
+        try:
+            RetryPolicy(exclude=(entry,))
+        except (TypeError, ValueError) as error:
+            wrong.append(str(error).removeprefix("exclude: ").replace("pass the class itself", "write module:Class"))
+    return "; ".join(wrong) or None
+
+
+def _included(entries: tuple[str, ...]) -> str | None:
+    if (wrong := _names(entries)) is not None:
+        return wrong
+    try:
+        RetryPolicy(include=[entry for entry in entries if not is_reference(entry)])
+    except ValueError as error:
+        return str(error).removeprefix("include: ")
     return None
 
 
@@ -157,6 +184,36 @@ class PolicySettings:
 
 
 @frozen(kw_only=True)
+class RetrySettings:
+    """When a rollout that failed is tried again, on a fresh trace and in a fresh runtime."""
+
+    max_retries: Annotated[int | None, Parameter(name=("--max-retries", "--retry.max-retries"))] = _setting(
+        _at_least(0)
+    )
+    """Attempts after the first, at most (0)."""
+    include: Annotated[tuple[str, ...] | None, Parameter(negative_iterable="")] = _setting(_included)
+    """A type of errors, module:Class, or an ending to try again, else each that is retryable; may be said again."""
+    exclude: Annotated[tuple[str, ...] | None, Parameter(negative_iterable="")] = _setting(_names)
+    """One that is never tried again; may be said again."""
+    backoff: float | None = _setting(_seconds)
+    """Seconds before the first retry, doubled for each further one (1)."""
+    max_backoff: float | None = _setting(_seconds)
+    """Seconds before a retry, at most (60)."""
+
+
+@frozen(kw_only=True)
+class OriginSettings:
+    """What else a run went by, for `resume`: nobody says it, `run` writes it down."""
+
+    folder: str | None = _setting(_some)
+    """The current folder, in which relative names of files, programs and modules were found."""
+    run: str | None = _setting(_some)
+    """The run's id."""
+    endpoint: str | None = _setting(_some)
+    """Where the model was asked, if OPENAI_BASE_URL said it and holds more than is to be written down."""
+
+
+@frozen(kw_only=True)
 class Settings:
     """A run."""
 
@@ -178,6 +235,8 @@ class Settings:
     """Rollouts of each task (1)."""
     max_concurrent: Annotated[int | None, Parameter(name=("--max-concurrent", "-c"))] = _setting(_at_least(1))
     """Rollouts at once, at most (32)."""
+    max_active_segments: Annotated[int | None, Parameter(name="--max-active-segments")] = _setting(_at_least(1))
+    """Of these, how many agents run at once; the others wait, and their budgets stand still (no bound)."""
     shuffle: Annotated[bool | None, Parameter(name=("--shuffle", "-s"))] = None
     """Shuffle the tasks before the first are taken."""
     shuffle_seed: Annotated[int | None, Parameter(name="--shuffle-seed")] = None
@@ -197,6 +256,8 @@ class Settings:
         TimeoutSettings | None, Parameter(name=("--timeout", "--timeouts"), group="Timeouts, in seconds")
     ] = None
     policy: Annotated[PolicySettings | None, Parameter(name="--policy", group="Policy")] = None
+    retry: Annotated[RetrySettings | None, Parameter(name=("--retry", "--retries"), group="Retries")] = None
+    origin: Annotated[OriginSettings | None, Parameter(parse=False)] = None
 
 
 S = TypeVar("S")

@@ -35,6 +35,10 @@ def summary_tables(summary: Summary) -> RenderableType:
     parts: list[RenderableType] = [_outcomes(summary)]
     if summary.reasons:
         parts.append(_reasons(summary))
+    if len(summary.endings) > 1 or not all(ending.counts for ending in summary.endings):
+        parts.append(_endings(summary))
+    if summary.retried:
+        parts.append(_retries(summary))
     if summary.rewards or summary.metrics:
         parts.append(_signals(summary))
     if summary.spans:
@@ -73,6 +77,25 @@ def _reasons(summary: Summary) -> Table:
     table = _table("error", "the first of them")
     for kind, message in summary.reasons.items():
         table.add_row(Text(one_line(kind, _LONGEST), "red"), one_line(message, _REASON))
+    return table
+
+
+def _endings(summary: Summary) -> Table:
+    """Who brought each ending about, and whether its reward is a verdict on the agent."""
+    table = _table("ending", "cause", "reward counts", "rollouts:")
+    for ending, count in summary.endings.most_common():
+        counts = Text("yes") if ending.counts else Text("no", "yellow")
+        table.add_row(one_line(ending.name, _LONGEST), ending.cause, counts, str(count))
+    return table
+
+
+def _retries(summary: Summary) -> Table:
+    """What the attempts that were followed by another ended with."""
+    table = _table("tried again after", "attempts:", "rollouts:")
+    for kind, count in summary.earlier.most_common():
+        table.add_row(Text(one_line(kind, _LONGEST), "yellow"), str(count), "")
+    table.add_section()
+    table.add_row(Text("together", "dim"), str(summary.earlier.total()), str(summary.retried))
     return table
 
 

@@ -42,6 +42,10 @@ Target = NewType("Target", str)
 """As a row's `to`: the name of a state, or `(same)`."""
 
 
+ENDINGS_FILE = "endings.toml"
+"""The one file beside the states that is none: the table of endings."""
+
+
 class DeclarationError(Exception):
     """The state files are wrong. Every fault found is on a line of its own, with its file and its path."""
 
@@ -207,14 +211,16 @@ def states_dir() -> Traversable:
 
 
 def load_machine(folder: Traversable | Path | None = None) -> Declaration:
-    """Read every `*.toml` of the folder, one state each, named after its file; by default the shipped ones.
+    """Read every `*.toml` of the folder but `endings.toml`, one state each, named after its file; by default the
+    shipped ones.
 
     Raises DeclarationError with all faults of all files at once.
     """
     folder = states_dir() if folder is None else folder
     if not folder.is_dir():
         raise DeclarationError([f"{folder}: no such folder"])
-    paths = sorted((path for path in folder.iterdir() if path.name.endswith(".toml")), key=lambda path: path.name)
+    found = (path for path in folder.iterdir() if path.name.endswith(".toml") and path.name != ENDINGS_FILE)
+    paths = sorted(found, key=lambda path: path.name)
     if not paths:
         raise DeclarationError([f"{folder}: no state files (*.toml)"])
     names = {path.name.removesuffix(".toml") for path in paths}

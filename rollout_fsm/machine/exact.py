@@ -72,12 +72,12 @@ def _exactly(exact: type) -> Callable[[object, object], Any]:
     return structure_exactly
 
 
-def array_of(converter: Converter, item: type[T]) -> None:
-    """Make the converter take an array of tables for `tuple[item, ...]`; cattrs would also take a string apart."""
+def array_of(converter: Converter, item: type[T], of: str = "tables") -> None:
+    """Make the converter take an array for `tuple[item, ...]`; cattrs would also take a string apart."""
 
     def structure_array(value: object, _: object) -> tuple[T, ...]:
         if not isinstance(value, list):
-            raise Fault(f"expected an array of tables, not {_shown(value)}")
+            raise Fault(f"expected an array of {of}, not {_shown(value)}")
         items: list[T] = converter.structure(value, list[item])  # type: ignore[valid-type]
         return tuple(items)
 

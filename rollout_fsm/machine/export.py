@@ -14,6 +14,8 @@ from types import MappingProxyType
 
 from rollout_fsm.machine.declaration import Declaration, load_machine
 from rollout_fsm.machine.dot import render_dot
+from rollout_fsm.machine.endings import Endings
+from rollout_fsm.machine.endings_file import endings as shipped_endings
 from rollout_fsm.machine.mermaid import render_mermaid
 from rollout_fsm.machine.picture import draw
 from rollout_fsm.machine.scxml import render_scxml
@@ -23,14 +25,14 @@ SVG = "lifecycle.svg"
 """The file that is rendered from `lifecycle.dot`."""
 
 
-def diagram_texts(declaration: Declaration) -> Mapping[str, str]:
-    """Every exported text by its file name."""
+def diagram_texts(declaration: Declaration, endings: Endings | None = None) -> Mapping[str, str]:
+    """Every exported text by its file name; with the shipped endings, unless others are given."""
     picture = draw(declaration)
     texts = {
         "lifecycle.mmd": render_mermaid(picture),
         "lifecycle.dot": render_dot(picture),
         "lifecycle.scxml": render_scxml(declaration),
-        "transitions.md": render_table(declaration),
+        "transitions.md": render_table(declaration, endings or shipped_endings()),
     }
     return MappingProxyType(texts)
 

@@ -1,4 +1,4 @@
-"""The declaration as a page of Markdown: what happens when …, then every state, row, guard and trigger in words.
+"""The declaration as a page of Markdown: what happens when …, then every state, row, guard, trigger, ending in words.
 
 This is the complete form: the answers, which the diagrams leave out, are here too, and rows stand in the order in which
 they are asked. Nothing on the page but the explanation of its columns is written by hand.
@@ -7,14 +7,15 @@ they are asked. Nothing on the page but the explanation of its columns is writte
 from collections.abc import Iterable, Iterator, Sequence
 
 from rollout_fsm.machine.declaration import Declaration, Row, State
+from rollout_fsm.machine.endings import EndingRow, Endings, is_graded
 from rollout_fsm.machine.guards import GUARDS
 from rollout_fsm.machine.questions import QUESTIONS, Answer, Question, answers
 from rollout_fsm.machine.vocabulary import ACTIVITIES, GIVEN, GROUPS, TRIGGERS
 
 
-def render_table(declaration: Declaration) -> str:
-    """The declaration as a page of Markdown."""
-    return "\n".join(_lines(declaration)) + "\n"
+def render_table(declaration: Declaration, endings: Endings) -> str:
+    """The declaration and its endings as a page of Markdown."""
+    return "\n".join([*_lines(declaration), *_endings(endings)]) + "\n"
 
 
 def _lines(declaration: Declaration) -> Iterator[str]:
@@ -96,6 +97,50 @@ def _lines(declaration: Declaration) -> Iterator[str]:
             for trigger, firer in TRIGGERS.items()
         ),
     )
+
+
+def _endings(endings: Endings) -> Iterator[str]:
+    yield ""
+    yield "## Endings"
+    yield ""
+    yield "What `trace.ending` says. Of the rows that fit a finished rollout the first is taken; an empty cell fits"
+    yield "all. *decided by* is the transition that entered the last group of states. (stop) is any stop of the task,"
+    yield "(other) any stop condition of the caller's own; (given) is then its name. *error* is the primary one's type;"
+    yield "transient is one of a provider without an HTTP status, or with one that is no 4xx, or 408, 409, 425 or 429."
+    yield "(error) is whose boundary that error crossed. *graded* is finalized and scored to the end; without a reward"
+    yield "nothing *counts*. *retryable* is what a `RetryPolicy` goes by that names nothing."
+    yield ""
+    yield from _table(
+        ("ending", "in", "stop condition", "decided by", "error", "cause", "graded", "counts", "retryable", "reason"),
+        (
+            (
+                row.name if row.name == GIVEN else f"`{row.name}`",
+                f"`{row.end}`",
+                _any_of(row.conditions),
+                _decided(row),
+                " ".join([_any_of(row.errors), *([row.status] if row.status else [])]),
+                row.cause,
+                _yes(is_graded(endings.declaration, row.end)),
+                _yes(row.counts),
+                _yes(row.retryable),
+                row.reason,
+            )
+            for row in endings.rows
+        ),
+    )
+
+
+def _decided(row: EndingRow) -> str:
+    by, where = _any_of(row.triggers), _any_of(row.sources)
+    return f"{by} in {where}" if by and where else by or (where and f"in {where}")
+
+
+def _any_of(words: Iterable[str] | None) -> str:
+    return ", ".join(word if word.startswith("(") else f"`{word}`" for word in words or ())
+
+
+def _yes(flag: bool) -> str:
+    return "yes" if flag else "no"
 
 
 def _index(declaration: Declaration) -> Iterator[str]:

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from rollout_fsm.errors import ErrorRecord, HarnessError, RolloutError, SandboxError, TaskError
 from rollout_fsm.outcome import Failure, Outcome
-from rollout_fsm.phases.boot import boot
+from rollout_fsm.phases.boot import boot, take_over
 from rollout_fsm.phases.close import close
 from rollout_fsm.phases.finalize import finalize
 from rollout_fsm.phases.release import release
@@ -52,4 +52,4 @@ ACTIVE: Mapping[str, Phase] = MappingProxyType(
 SHIELDED: Mapping[str, Callable[[World], Awaitable[None]]] = MappingProxyType({"close": close, "release": release})
 """The activities of shielded states; each has one outcome, the only trigger that its state takes (L76)."""
 
-__all__ = ["ACTIVE", "SHIELDED", "Phase"]
+__all__ = ["ACTIVE", "SHIELDED", "Phase", "take_over"]

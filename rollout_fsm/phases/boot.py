@@ -25,7 +25,9 @@ async def boot(world: World) -> Outcome:
             raise TypeError(f"the runtime factory returned {type(runtime).__name__}; it makes a Runtime from its name")
         called = _name(runtime)
         world.runtime = runtime
-        world.hold("leaked", f"runtime {called!r}", partial(call, runtime.stop))
+        if world.keeper is not None:
+            await world.keeper.acquiring(runtime, called)
+        _hold(world, runtime, called)
         await call(runtime.start)
         await world.proceed()
         world.calling(SandboxError, "preparing the runtime for setup")
@@ -36,6 +38,28 @@ async def boot(world: World) -> Outcome:
     if isinstance(harness, dict):
         harness["runtime"] = kind  # readers of the verifiers schema know no runtimes but their own
     return Outcome(trigger="booted")
+
+
+def take_over(world: World, runtime: Runtime) -> None:
+    """Hold a runtime that was set up and used by another process, as if it had been started here."""
+    plan = world.plan
+    world.runtime = runtime
+    world.calling(SandboxError, "taking the runtime over")
+    _hold(world, runtime, _name(runtime))
+    world.calling(HarnessError, "taking the runtime over")
+    world.hold("cleanup", f"harness {plan.harness_name!r}", partial(call, plan.harness.cleanup, world.trace, runtime))
+
+
+def _hold(world: World, runtime: Runtime, called: str) -> None:
+    """Register the stop of an owned runtime, which is kept to be found again until then."""
+    keeper = world.keeper
+
+    async def stop() -> None:
+        await call(runtime.stop)
+        if keeper is not None:
+            keeper.released()
+
+    world.hold("leaked", f"runtime {called!r}", stop)
 
 
 def _name(runtime: Runtime) -> str:

@@ -8,6 +8,7 @@ from rollout_fsm.world import World
 
 async def finalize(world: World) -> Outcome:
     """Let the task finish its world."""
+    await world.kept()
     runtime = world.require_runtime()
     await strikeable(call, world.plan.task.finalize, world.trace, runtime)
     return Outcome(trigger="finalized")

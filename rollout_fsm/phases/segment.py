@@ -7,7 +7,6 @@ here, for every harness alike.
 
 from functools import partial
 
-import trio
 from attrs import evolve
 
 from rollout_fsm.attempt import Attempt, strikeable
@@ -29,7 +28,7 @@ async def segment(world: World) -> Outcome:
         await world.proceed()  # with nothing left of the budget, the harness is not asked (L13)
         return await _run(world)
     finally:
-        world.agent.stop(trio.current_time() if world.returned is None else world.returned[0])
+        world.agent.stop()
 
 
 async def _run(world: World) -> Outcome:
@@ -42,7 +41,7 @@ async def _run(world: World) -> Outcome:
         turns_before=world.trace.num_turns,
         bound=world.bound,
         drain=world.plan.bounds.drain,
-        moved=world.plan.services.overdue.moved,
+        shorten=world.plan.services.overdue.shorten,
     )
     world.segment = session.segment = running
     world.require_runtime()

@@ -33,7 +33,7 @@ async def setup(world: World) -> Outcome:
 
     world.calling(InterceptionError, "opening the interception slot", SHARED)
     assert world.gate is not None
-    session = world.session = Session(plan, trace, world.clock, runtime, world.gate)
+    session = world.session = Session(plan, trace, world.clock, runtime, world.gate, world.activity_changed)
     slot = plan.services.open_slot(session, model_name=plan.model_name)
 
     async def close_slot() -> None:

@@ -13,13 +13,18 @@ from statistics import median, quantiles
 
 from attrs import define, field, frozen
 
+from rollout_fsm.machine.endings import Ending
 from rollout_fsm.machine.vocabulary import SPANS
+from rollout_fsm.pursuit import ATTEMPTS
 from rollout_fsm.trace import Trace
 
 __all__ = ["Outcome", "Signal", "Spread", "Summary", "Total", "p95"]
 
 SHARES = ("model", "harness")
 """How the time of the agent's span is shared (L80)."""
+
+CUT_OFF = "(its process ended)"
+"""What an attempt ended with that was no failure of its own."""
 
 COUNTS = ("turns", "input_tokens", "output_tokens", "total_tokens")
 """What is counted, under the names that a trace's `num_…` has."""
@@ -92,6 +97,12 @@ class Summary:
     rollouts: int = 0
     ok: int = 0
     outcomes: Counter[Outcome] = field(factory=Counter)
+    endings: Counter[Ending] = field(factory=Counter)
+    """Why they ended, who caused it, and whether the reward counts."""
+    retried: int = 0
+    """How many rollouts needed more than one attempt."""
+    earlier: Counter[str] = field(factory=Counter)
+    """What the attempts before the last ended with: the type of the primary error, else the ending."""
     reasons: dict[str, str] = field(factory=dict)
     """For each type of primary error the first message that was met."""
     warnings: Counter[str] = field(factory=Counter)
@@ -116,6 +127,11 @@ class Summary:
         self.rollouts += 1
         self.ok += trace.ok
         self.outcomes[Outcome.of(trace)] += 1
+        if trace.ending is not None:
+            self.endings[trace.ending] += 1
+        earlier = list(_earlier(trace))
+        self.retried += bool(earlier)
+        self.earlier.update(earlier)
         if trace.errors and not trace.ok:
             self.reasons.setdefault(trace.errors[0].type, trace.errors[0].message)
         self.warnings.update(warning.kind for warning in trace.warnings)
@@ -206,6 +222,18 @@ def p95(numbers: Sequence[float]) -> float:
     if not numbers:
         raise ValueError("nothing has no percentile")
     return numbers[0] if len(numbers) == 1 else quantiles(numbers, n=20, method="inclusive")[-1]
+
+
+def _earlier(trace: Trace) -> Iterable[str]:
+    """What each attempt before this one ended with, as the trace tells it; others may have written that too."""
+    attempts = trace.info.get(ATTEMPTS) if isinstance(trace.info, dict) else None
+    for attempt in attempts if isinstance(attempts, list) else ():
+        if not isinstance(attempt, dict):
+            continue
+        errors = attempt.get("errors")
+        primary = errors[0] if isinstance(errors, list) and errors else None
+        kind = primary.get("type") if isinstance(primary, dict) else attempt.get("ending")
+        yield kind if isinstance(kind, str) else CUT_OFF if "cut_off" in attempt else "?"
 
 
 def _durations(trace: Trace) -> Iterable[tuple[str, float]]:

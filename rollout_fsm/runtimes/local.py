@@ -6,18 +6,18 @@ the engine's environment reaches a program. A box in which no program ran is mad
 """
 
 import os
-import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import trio
-from attrs import Factory, define, field, validators
+from attrs import define, field, validators
 
 from rollout_fsm.errors import SandboxError
+from rollout_fsm.messages import JSON
 from rollout_fsm.runtime import ProgramResult, Runtime
 from rollout_fsm.runtimes import files, launch
+from rollout_fsm.runtimes.leases import LocalLease
 from rollout_fsm.runtimes.programs import Programs, pids
 from rollout_fsm.runtimes.removal import remove, remove_moved
 from rollout_fsm.runtimes.threads import ending_limiter, file_limiter
@@ -43,6 +43,7 @@ class LocalRuntime(Runtime):
     cap: int = field(default=CAP, kw_only=True, validator=validators.ge(0))
     grace: float = field(default=GRACE, kw_only=True, validator=validators.ge(0))
     read_cap: int = field(default=READ_CAP, kw_only=True, validator=validators.ge(0))
+    _lease: LocalLease = field(init=False)
     _workspace: Path | None = field(init=False, default=None)
     _root: int | None = field(init=False, default=None)
     """A descriptor of the workspace from start to stop: programs may put something else in the place of its path."""
@@ -51,10 +52,17 @@ class LocalRuntime(Runtime):
     _execution: int | None = field(init=False, default=None)
     """The number of the first program of the execution, once that has begun."""
     _stopping: trio.Lock = field(init=False, factory=trio.Lock)
-    _programs: Programs = field(
-        init=False,
-        default=Factory(lambda self: Programs(runtime=self.name, cap=self.cap, grace=self.grace), takes_self=True),
-    )
+    _programs: Programs = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        try:
+            self._bear(LocalLease.new(self.name, cap=self.cap, grace=self.grace, read_cap=self.read_cap))
+        except OSError as error:
+            raise SandboxError(f"runtime {self.name} has no place for its workspace: {error}") from error
+
+    def _bear(self, lease: LocalLease) -> None:
+        self._lease = lease
+        self._programs = Programs(runtime=self.name, marker=lease.marker, cap=self.cap, grace=self.grace)
 
     @property
     def stopped(self) -> bool:
@@ -85,10 +93,69 @@ class LocalRuntime(Runtime):
 
     @trio.lowlevel.enable_ki_protection
     def _make(self) -> None:
-        prefix = re.sub(r"[^A-Za-z0-9_-]+", "-", self.name)[:48]
-        self._workspace = Path(tempfile.mkdtemp(prefix=f"{prefix}-")).resolve()
+        workspace = Path(self._lease.workspace)
+        workspace.mkdir(mode=0o700)
+        self._workspace = workspace
         self._root = os.open(self._workspace, files.FOLDER)
         os.mkdir(launch.TEMPORARY, mode=0o700, dir_fd=self._root)
+
+    @property
+    def lease(self) -> dict[str, JSON]:
+        """The workspace that it has or will have, and what marks its programs, on which machine."""
+        return self._lease.to_json()
+
+    @classmethod
+    async def reclaim(cls, lease: Mapping[str, JSON]) -> None:
+        """End the processes and remove the workspace of a box whose own process has died. Any number of times.
+
+        A box of another machine is not touched. Shielded, and bounded as `stop` is. Raises `SandboxError` naming what
+        is left, also for what is no lease.
+        """
+        await trio.lowlevel.checkpoint()
+        known = LocalLease.from_json(lease)
+        if not known.here:
+            raise SandboxError(
+                f"the box in {known.workspace} is on the machine {known.machine!r} and cannot be removed from here: "
+                f"end its processes and remove the folder there"
+            )
+        left = cls._of(os.path.basename(known.workspace), known)
+        left._find()
+        with trio.CancelScope(shield=True):
+            if known.same_boot:
+                await left._programs.take_over()
+        await left.stop()
+
+    @classmethod
+    async def adopt(cls, name: str, lease: Mapping[str, JSON]) -> "LocalRuntime | None":
+        """Take over the box of a process that has died: its files are there, its programs run on, `stop` takes it down
+        with them. None if its workspace is gone, is on another machine, or its processes ended with a restart.
+        """
+        await trio.lowlevel.checkpoint()
+        known = LocalLease.from_json(lease)
+        if not known.same_boot:
+            return None
+        runtime = cls._of(name, known)
+        if not runtime._find():
+            return None
+        with suppress(FileExistsError):
+            os.mkdir(launch.TEMPORARY, mode=0o700, dir_fd=runtime._root)
+        await runtime._programs.take_over()
+        return runtime
+
+    @classmethod
+    def _of(cls, name: str, lease: LocalLease) -> "LocalRuntime":
+        runtime = cls(name, cap=lease.cap, grace=lease.grace, read_cap=lease.read_cap)
+        runtime._bear(lease)
+        return runtime
+
+    def _find(self) -> bool:
+        """Open the workspace that an earlier process made; whether it is there."""
+        self._workspace = Path(self._lease.workspace)
+        try:
+            self._root = os.open(self._workspace, files.FOLDER)
+        except OSError:  # gone, or a program put something else in its place
+            return False
+        return True
 
     async def stop(self) -> None:
         """End every process and remove the workspace. Any number of times; after a start that failed or never came
@@ -116,7 +183,8 @@ class LocalRuntime(Runtime):
         if self._workspace is None:
             return None
         try:
-            os.rmdir(self._workspace / launch.TEMPORARY)
+            if self._root is not None:
+                os.rmdir(launch.TEMPORARY, dir_fd=self._root)  # not by its path, which may be a link by now
             os.rmdir(self._workspace)
         except OSError:  # something is in it
             left = await trio.to_thread.run_sync(remove, self._workspace, limiter=ending_limiter())

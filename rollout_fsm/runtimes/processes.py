@@ -32,7 +32,9 @@ class Box:
 
 @frozen(kw_only=True)
 class Strike:
-    """A signal for the living processes of a box that come from programs with a wanted serial number."""
+    """A signal for the living processes of a box that come from programs with a wanted serial number; signal 0 only
+    finds them.
+    """
 
     box: Box
     wanted: range

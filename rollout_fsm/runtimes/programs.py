@@ -10,7 +10,6 @@ import fcntl
 import logging
 import math
 import os
-import secrets
 import signal
 import struct
 import subprocess
@@ -52,18 +51,18 @@ log = logging.getLogger("rollout_fsm")
 
 @define(eq=False, repr=False, kw_only=True)
 class Programs:
-    """Runs and ends the programs of a box. `runtime` is the box's name, for messages; `cap` is in bytes, `grace` in
-    seconds.
+    """Runs and ends the programs of a box. `runtime` is the box's name, for messages; `marker` is the variable that
+    tells its programs from all others; `cap` is in bytes, `grace` in seconds.
     """
 
     runtime: str
+    marker: str
     cap: int
     grace: float
     closed: bool = field(init=False, default=False)
     """Once set, no program is run any more."""
     next_serial: int = field(init=False, default=0)
     """The number that the next program gets: `range(next_serial, …)` are the programs from now on."""
-    _marker: str = field(init=False, factory=lambda: launch.MARKER + secrets.token_hex(16))
     _known: dict[int, trio.Process] = field(init=False, factory=dict)
     """By serial number: programs that were started and not let go of yet."""
     _starting: set[int] = field(init=False, factory=set)
@@ -122,6 +121,14 @@ class Programs:
                         await process.wait()
         return survivors
 
+    async def take_over(self) -> None:
+        """Count what an earlier process started with this marker as this box's: `end` ends it, and what is started from
+        now on is numbered after it.
+        """
+        ask = Strike(box=self._box(), wanted=range(sys.maxsize), signum=0)
+        found = await looks().strike(lambda: ask)
+        self.next_serial = 1 + max((process.serial or 0 for process in found), default=0)
+
     @trio.lowlevel.enable_ki_protection
     async def _start(
         self, argv: Sequence[str], workspace: Path, env: Mapping[str, str], data: bytes | None
@@ -137,7 +144,7 @@ class Programs:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=str(workspace),
-                env={**env, self._marker: str(serial)},
+                env={**env, self.marker: str(serial)},
                 start_new_session=True,
             )
             self._known[serial] = process
@@ -198,7 +205,7 @@ class Programs:
     def _box(self) -> Box:
         led = {process.pid: serial for serial, process in self._known.items() if process.returncode is None}
         left = {process.pid: serial for serial, process in self._known.items() if process.returncode is not None}
-        return Box(marker=self._marker, led=led, orphaned={**self._orphaned, **left})
+        return Box(marker=self.marker, led=led, orphaned={**self._orphaned, **left})
 
 
 def pids(processes: Sequence[Process]) -> str:

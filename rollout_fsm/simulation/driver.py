@@ -22,16 +22,22 @@ def raised(error: BaseException) -> str:
 
 
 @define(eq=False)
-class Driver:
-    """Drives one rollout through its scenario."""
+class Returns:
+    """What the verbs returned that drove a rollout."""
 
-    stage: Stage
-    interaction: Interaction
-    opens: bool
-    """Whether the task has a prompt, so that the first segment needs no words."""
     open_return: Returned = None
     step_returns: list[Returned] = field(factory=list)
     replies: list[str | None] | None = None
+
+
+@define(eq=False)
+class Driver(Returns):
+    """Drives one rollout through its scenario."""
+
+    stage: Stage = field(kw_only=True)
+    interaction: Interaction = field(kw_only=True)
+    opens: bool = field(kw_only=True)
+    """Whether the task has a prompt, so that the first segment needs no words."""
 
     @property
     def rollout(self) -> Rollout:

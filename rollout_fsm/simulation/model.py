@@ -1,5 +1,6 @@
 """The scripted model: it answers each call as the turn of the scenario says that the harness makes it for."""
 
+from collections import Counter
 from contextvars import ContextVar
 
 from attrs import define, field, frozen
@@ -29,8 +30,8 @@ class ScriptedModel(Model):
     stage: Stage
     name: str = "scripted"
     _calls: int = field(default=0, init=False)
-    _failed: dict[str, int] = field(factory=dict, init=False)
-    """How often the call of a label has failed."""
+    _failed: Counter[tuple[int, str]] = field(factory=Counter, init=False)
+    """How often the call of a label has failed, in which attempt."""
 
     async def respond(self, request: Request, sampling: Sampling) -> Response:
         """Answer, or fail, after the turn's delay."""
@@ -38,9 +39,9 @@ class ScriptedModel(Model):
         number, self._calls = self._calls, self._calls + 1
         with self.stage.on("turn", f"turn:{number}"):
             await self.stage.timeline.spend(turn.delay)
-            failed = self._failed.get(label, 0)
-            if turn.error is not None and (turn.error_times is None or failed < turn.error_times):
-                self._failed[label] = failed + 1
+            call = self.stage.attempt, label
+            if turn.error is not None and (turn.error_times is None or self._failed[call] < turn.error_times):
+                self._failed[call] += 1
                 raise turn.error.make()
         return _reply(label, turn)
 

@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 
+import trio
 from attrs import asdict, field, fields, frozen
 
 from rollout_fsm.messages import JSON, AssistantMessage
-from rollout_fsm.simulation.driver import Driver, Returned
+from rollout_fsm.simulation.driver import Returned, Returns
 from rollout_fsm.simulation.stage import Stage
 from rollout_fsm.trace import MessageNode, Span, Trace
+from rollout_fsm.trace_json import trace_to_json
 
 SPANS = ("boot", "setup", "agent", "finalize", "scoring")
+AFTERMATH = 3600.0
+"""Virtual seconds for which the trace is watched after the driver has returned."""
 DIGITS = 6
 """Times are rounded to microseconds: the trace has them as epoch seconds, which are no finer."""
 
@@ -23,6 +27,8 @@ class SimulatedOutcome:
     ok: bool
     is_completed: bool
     stop_condition: str | None
+    ending: Mapping[str, str | bool] | None
+    """Its `name`, `cause`, `graded`, `counts`, `retryable`; None until the rollout is over."""
     errors: Sequence[str]
     """Type names, oldest first; the texts are in `trace.errors`."""
     warnings: Sequence[str]
@@ -45,7 +51,7 @@ class SimulatedOutcome:
     replies: Sequence[str | None] | None
     """In an interaction: the last reply of each turn of the user's."""
     events: Sequence[str]
-    """The calls to outside parties, in the order in which they began."""
+    """The calls to outside parties, in the order in which they began, of all attempts."""
     calls: Sequence[tuple[str, int]]
     """`segment.turn` and status of every answer that was given to the harness."""
     request_rewrites: Sequence[str]
@@ -53,6 +59,10 @@ class SimulatedOutcome:
     transitions: Sequence[tuple[str, str, str]]
     """Trigger, source, target."""
     spans: Mapping[str, tuple[float, float | None]]
+    """Of the last attempt."""
+    attempts: Sequence[Mapping[str, object]]
+    """Those before the last: the name of its `ending`, the types of its `errors`, when it `began` and `ended`. With
+    them, everything else but `events`, `calls` and `clock` is of the last attempt."""
     nodes: Sequence[str]
     """The message graph: `parent>role:text`."""
     clock: float
@@ -71,7 +81,7 @@ class SimulatedOutcome:
 
 
 @frozen(kw_only=True)
-class Ending:
+class Curtain:
     """What is known only at the end of a play."""
 
     state: str
@@ -81,9 +91,17 @@ class Ending:
     other_returns: Sequence[tuple[str, Returned]]
 
 
-def outcome(stage: Stage, driver: Driver, ending: Ending) -> SimulatedOutcome:
-    """The outcome as it stands now; that the trace changes later is said by whoever watches it."""
-    trace = driver.rollout.trace
+def outcome(
+    stage: Stage,
+    trace: Trace,
+    returns: Returns,
+    curtain: Curtain,
+    *,
+    attempts: Sequence[Mapping[str, object]] = (),
+    began: float = 0.0,
+) -> SimulatedOutcome:
+    """The outcome as it stands now; that the trace changes later is said by whoever watches it. `began`: when the
+    rollout was minted."""
     return SimulatedOutcome(
         ok=trace.ok,
         is_completed=trace.is_completed,
@@ -97,30 +115,37 @@ def outcome(stage: Stage, driver: Driver, ending: Ending) -> SimulatedOutcome:
         num_input_tokens=trace.num_input_tokens,
         num_output_tokens=trace.num_output_tokens,
         num_total_tokens=trace.num_total_tokens,
-        open_return=driver.open_return,
-        step_returns=list(driver.step_returns),
-        replies=None if driver.replies is None else list(driver.replies),
+        open_return=returns.open_return,
+        step_returns=list(returns.step_returns),
+        replies=None if returns.replies is None else list(returns.replies),
         events=list(stage.events),
         calls=list(stage.calls),
         request_rewrites=[rewrite.handler for rewrite in trace.request_rewrites],
         response_rewrites=[rewrite.handler for rewrite in trace.response_rewrites],
         transitions=[(taken.trigger, taken.source, taken.target) for taken in trace.transitions],
-        spans=_spans(trace),
+        spans=_spans(trace, trace.timing.start - began),
+        attempts=list(attempts),
+        ending=None if trace.ending is None else asdict(trace.ending),
         nodes=[_node(node) for node in trace.nodes],
         mutated_after_return=False,
         trace=trace,
-        **asdict(ending),
+        **asdict(curtain),
     )
 
 
-def _spans(trace: Trace) -> dict[str, tuple[float, float | None]]:
-    began = trace.timing.start
+async def afterwards(trace: Trace, before: str) -> bool:
+    """Wait, and see whether the trace is another than it was."""
+    await trio.sleep(AFTERMATH)
+    return trace_to_json(trace) != before
+
+
+def _spans(trace: Trace, zero: float) -> dict[str, tuple[float, float | None]]:
     spans: dict[str, tuple[float, float | None]] = {}
     for name in SPANS:
         span: Span | None = getattr(trace.timing, name)
         if span is not None:
-            end = None if span.end is None else round(span.end - began, DIGITS)
-            spans[name] = (round(span.start - began, DIGITS), end)
+            end = None if span.end is None else round(span.end - zero, DIGITS)
+            spans[name] = (round(span.start - zero, DIGITS), end)
     return spans
 
 

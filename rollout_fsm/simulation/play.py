@@ -15,26 +15,21 @@ from trio.testing import MockClock
 from rollout_fsm.engine import Engine, open_engine
 from rollout_fsm.errors import TaskError
 from rollout_fsm.interaction import Interaction
-from rollout_fsm.settings import AgentSettings
 from rollout_fsm.simulation.box import ScriptedRuntime
 from rollout_fsm.simulation.driver import Driver, Returned, raised
-from rollout_fsm.simulation.harness import scripted_harness
-from rollout_fsm.simulation.model import ScriptedModel
-from rollout_fsm.simulation.outcome import Ending, SimulatedOutcome, outcome
+from rollout_fsm.simulation.outcome import Curtain, SimulatedOutcome, afterwards, outcome
+from rollout_fsm.simulation.parties import Watch, parties
 from rollout_fsm.simulation.reading import load_scenario
+from rollout_fsm.simulation.retried import play_retried
 from rollout_fsm.simulation.scenario import Scenario
 from rollout_fsm.simulation.stage import Stage
 from rollout_fsm.simulation.task import scripted_task
 from rollout_fsm.simulation.timeline import Timeline
-from rollout_fsm.simulation.tools import ScriptedToolset
 from rollout_fsm.task import Task
-from rollout_fsm.trace import Trace, TransitionRecord
 from rollout_fsm.trace_json import trace_to_json
 
 HORIZON = 1e9
 """Virtual seconds after which a play is given up: then everything waits for something that will never come."""
-AFTERMATH = 3600.0
-"""Virtual seconds for which the trace is watched after the driver has returned."""
 
 
 def simulate(scenario: "Scenario | Mapping[str, Any] | str | Path", *, task: Task | None = None) -> SimulatedOutcome:
@@ -95,7 +90,10 @@ async def _play(scenario: Scenario, task: Task | None, interruption: _Interrupti
         async with open_engine(gateway=False) as engine, trio.open_nursery() as nursery:
             stage = Stage(scenario, Timeline(nursery))
             try:
-                played = await _Play(stage, engine, task).play()
+                if scenario.retry is None:
+                    played = await _Play(stage, engine, task).play()
+                else:
+                    played = await play_retried(stage, engine, task)
             except TypeError as error:  # raised below, outside of the nursery, which would make a group of it
                 refused = error
             nursery.cancel_scope.cancel()
@@ -106,18 +104,6 @@ async def _play(scenario: Scenario, task: Task | None, interruption: _Interrupti
     if horizon.cancelled_caught:
         raise RuntimeError(f"the play did not end: after {HORIZON:g} virtual seconds everything still waits")
     return played
-
-
-@define(eq=False)
-class _Watch:
-    """An observer: from the transitions of a rollout it knows the phases that a task of the embedder's enters."""
-
-    timeline: Timeline
-
-    def on_transition(self, trace: Trace, taken: TransitionRecord) -> None:
-        phase = {"booting": "boot", "setup": "setup", "finalizing": "finalize", "scoring": "scoring"}.get(taken.target)
-        if phase is not None:
-            self.timeline.enter(phase)
 
 
 @define(eq=False)
@@ -142,11 +128,11 @@ class _Play:
         task = scripted_task(stage) if self.task is None else self.task
         interaction = self._mint(task)
         stage.trace = trace = interaction.trace
-        self.driver = driver = Driver(stage, interaction, bool(task.opening))
+        self.driver = driver = Driver(stage=stage, interaction=interaction, opens=bool(task.opening))
         with ExitStack() as cancelled:
             self._plan([cancelled.enter_context(trio.CancelScope()) for _ in stage.scenario.cancel_at])
             left_by = await self._drive()
-        ending = Ending(
+        curtain = Curtain(
             state=driver.rollout.state,
             raised=left_by,
             clock=timeline.now,
@@ -158,24 +144,14 @@ class _Play:
             self.returned = trio.Event()
             await self.returned.wait()
         others = [(verb, returned) for _, _, verb, returned in sorted(self.returns, key=lambda one: one[:2])]
-        came = outcome(stage, driver, evolve(ending, other_returns=others))
-        await trio.sleep(AFTERMATH)
-        return evolve(came, mutated_after_return=trace_to_json(trace) != before)
+        came = outcome(stage, trace, driver, evolve(curtain, other_returns=others))
+        return evolve(came, mutated_after_return=await afterwards(trace, before))
 
     def _mint(self, task: Task) -> Interaction:
         scenario, stage = self.stage.scenario, self.stage
         if scenario.borrowed_runtime:
             self.borrowed = ScriptedRuntime("borrowed", stage)
-        settings = AgentSettings(
-            harness=scripted_harness(stage),
-            model=ScriptedModel(stage),
-            runtime=self.borrowed or partial(ScriptedRuntime, stage=stage),
-            limits=scenario.limits,
-            timeouts=scenario.timeouts,
-            policy=scenario.policy,
-            tools=[partial(ScriptedToolset, tool, stage) for tool in scenario.tools],
-            observers=[] if self.task is None else [_Watch(stage.timeline)],
-        )
+        settings = parties(stage, self.borrowed, [] if self.task is None else [Watch(stage.timeline)])
         if scenario.mode == "interaction":
             return self.engine.interaction(task, **settings)
         has_user = scenario.mode == "manual" and scenario.task.has_user

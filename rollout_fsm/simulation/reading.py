@@ -25,6 +25,7 @@ from rollout_fsm.settings import reserved_conditions
 from rollout_fsm.simulation.faults import ModelError, ScriptedError
 from rollout_fsm.simulation.scenario import (
     FOREVER,
+    Backoff,
     Count,
     Delay,
     EarlyTrigger,
@@ -122,8 +123,37 @@ def _contradictions(scenario: Scenario) -> Iterator[str]:
     for place, intercept in enumerate(scenario.intercepts):
         if intercept.boundary == "response" and intercept.action in ("add_message", "rewrite_history"):
             yield f"intercepts[{place}].action: {intercept.action!r} is for requests; a response has one message"
+    yield from _retrying(scenario)
     for path, trigger in _triggers(scenario):
         yield from (f"{path}: {fault}" for fault in _unknown_name(scenario, trigger))
+
+
+def _retrying(scenario: Scenario) -> Iterator[str]:
+    """What a policy is, and what does not go with one."""
+    if scenario.retry is None:
+        if scenario.attempts:
+            yield "attempts: there is no `retry`, so there is one attempt"
+        return
+    try:
+        scenario.retry.policy()
+    except (TypeError, ValueError) as refused:
+        yield f"retry: {refused}"
+    usual = Scenario()
+    for name in _BY_HAND:
+        if getattr(scenario, name) != getattr(usual, name):
+            yield f"{name}: with `retry` the engine drives, and nobody else has the rollout"
+    segments = [
+        each for script in (scenario.segments, *(each.segments for each in scenario.attempts)) for each in script or ()
+    ]
+    if any(segment.user_message is not None for segment in segments):
+        yield "segments: with `retry` the engine drives, and nobody says a `user_message`"
+
+
+_BY_HAND = (
+    "mode", "owner_stops_runtime_at", "caller_stop", "other_calls", "fail_between_segments", "between_segments",
+    "manual",
+)  # fmt: skip
+"""What drives a rollout otherwise than `engine.run` does."""
 
 
 def _taken_names(scenario: Scenario) -> Iterator[str]:
@@ -211,6 +241,14 @@ def _delay(value: object, _: object) -> float:
     return _seconds(value)
 
 
+def _backoff(value: object, _: object) -> Backoff:
+    if not isinstance(value, list):
+        return Backoff((_seconds(value),), exact=False)
+    if not value:
+        raise Fault("expected a number of seconds or an array of them, not an empty one")
+    return Backoff(tuple(_seconds(each) for each in value), exact=True)
+
+
 def _count(value: object, _: object) -> int:
     number: int = require(value, int)
     if number < 0:
@@ -264,6 +302,7 @@ def _converter() -> Converter:
         Delay: _delay,
         Count: _count,
         Name: _name,
+        Backoff: _backoff,
         Phase: phase,
         Value: _value,
         ScriptedError: lambda value, _: ScriptedError.read(require(value, str)),

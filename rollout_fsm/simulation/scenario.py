@@ -1,4 +1,5 @@
-"""What a scenario says: one rollout, and everything that the outside world does in it. Records only, nothing runs here.
+"""What a scenario says: one rollout, the attempts at it, and everything that the outside world does in it. Records
+only, nothing runs here.
 
 All times are seconds of the virtual clock. The defaults are those of a world in which nothing takes time and nothing
 fails. How a file becomes these records is in `reading`.
@@ -8,10 +9,11 @@ import math
 from collections.abc import Mapping
 from typing import Literal, NewType
 
-from attrs import field, frozen
+from attrs import evolve, field, fields, frozen
 
 from rollout_fsm.limits import RolloutLimits, RolloutPolicy, RolloutTimeouts
 from rollout_fsm.messages import JSON, FinishReason
+from rollout_fsm.retry import RetryPolicy
 from rollout_fsm.simulation.faults import ModelError, ScriptedError
 from rollout_fsm.simulation.trigger import Seconds, Trigger
 
@@ -237,6 +239,57 @@ class Manual:
     """`stop("agent_completed")` before `close()`, if the exchange is waiting."""
 
 
+@frozen
+class Backoff:
+    """A number of seconds, which the policy doubles and spreads, or an array: exactly what comes before each retry, the
+    last of it before all further ones."""
+
+    seconds: tuple[float, ...]
+    exact: bool
+
+    def pause(self, retry: int) -> float:
+        """Seconds before a retry, 1 for the first."""
+        return self.seconds[:retry][-1]
+
+
+DOUBLED = Backoff((1.0,), exact=False)
+
+
+@frozen(kw_only=True)
+class RetryScript:
+    """A `RetryPolicy`: `engine.run` plays the rollout, with as many attempts as that allows."""
+
+    max_retries: int = 0
+    include: tuple[Name, ...] | None = None
+    exclude: tuple[Name, ...] = ()
+    backoff: Backoff = DOUBLED
+    max_backoff: float = 60.0
+
+    def policy(self) -> RetryPolicy:
+        """The policy. Raises TypeError and ValueError for what makes none."""
+        return RetryPolicy(
+            max_retries=self.max_retries,
+            include=self.include,
+            exclude=self.exclude,
+            backoff=self.backoff.pause if self.backoff.exact else self.backoff.seconds[0],
+            max_backoff=self.max_backoff,
+        )
+
+
+@frozen(kw_only=True)
+class Attempt:
+    """What goes otherwise in one attempt; what is not given goes as the scenario says."""
+
+    runtime: RuntimeScript | None = None
+    setup: Hook | None = None
+    harness_setup: Hook | None = None
+    session_open: Hook | None = None
+    segments: tuple[Segment, ...] | None = None
+    finalize: Hook | None = None
+    session_close: Hook | None = None
+    cleanup: Hook | None = None
+
+
 @frozen(kw_only=True)
 class Scenario:
     """One rollout under scripted conditions."""
@@ -283,6 +336,18 @@ class Scenario:
     between_segments: Seconds = AT_ONCE
     """What the driver spends after each segment that went on (in an interaction: that got a reply)."""
     manual: Manual = Manual()
+    retry: RetryScript | None = None
+    attempts: tuple[Attempt, ...] = ()
+    """With `retry`: one for each attempt; past the end everything goes as the scenario says. A phase that a trigger
+    names is the first one of its name in whatever attempt."""
+
+    def in_attempt(self, number: int) -> "Scenario":
+        """The scenario as it is played in an attempt, 1 for the first."""
+        if number > len(self.attempts):
+            return self
+        otherwise = self.attempts[number - 1]
+        given = {each.name: getattr(otherwise, each.name) for each in fields(Attempt)}
+        return evolve(self, **{name: script for name, script in given.items() if script is not None})
 
     def segment(self, number: int) -> Segment:
         """The script of a segment; past the end an empty one."""

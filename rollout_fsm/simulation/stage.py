@@ -21,7 +21,9 @@ class Stage:
     calls: list[tuple[str, int]] = field(factory=list)
     """`segment.turn` and status of every answer that the harness was given."""
     trace: Trace | None = None
-    """Of the rollout, once it is minted."""
+    """Of the rollout, or of its newest attempt, once that is minted."""
+    attempt: int = 1
+    """The number of the attempt that runs."""
 
     @property
     def next_turn(self) -> int:

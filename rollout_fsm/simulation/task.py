@@ -15,10 +15,10 @@ def scripted_task(stage: Stage) -> Task:
     scenario = stage.scenario
 
     async def setup(self: Task, trace: Trace, runtime: Runtime) -> None:
-        await stage.play(scenario.setup, "task.setup", "setup")
+        await stage.play(stage.scenario.setup, "task.setup", "setup")
 
     async def finalize(self: Task, trace: Trace, runtime: Runtime) -> None:
-        await stage.play(scenario.finalize, "finalize", "finalize")
+        await stage.play(stage.scenario.finalize, "finalize", "finalize")
 
     made = type(
         "ScriptedTask",

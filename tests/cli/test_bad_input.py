@@ -55,8 +55,10 @@ FLAGS = {
     "run --config nosuch.toml": r"nosuch\.toml: cannot be read: No such file or directory",
     "run a b c": r"too many arguments: 'b', 'c'; see --help, and quote what has blanks in it",
     "runn": r"there is no command 'runn'; did you mean 'run'\?",
-    "--frobnicate": r"there is no command '--frobnicate'; there are run, show, check, simulate, diagram",
+    "--frobnicate": r"there is no command '--frobnicate'; there are run, resume, score, show, check, simulate, diagram",
     "show": r'Command "show" parameter TRACES requires an argument\.',
+    "score": r'Command "score" parameter TRACES requires an argument\.',
+    "score nosuch.jsonl --task rollout_fsm:Task": r"there is no file nosuch\.jsonl; .*",
     "show nosuch.jsonl": r"there is no file nosuch\.jsonl; name a file of traces or the folder of a run",
     "show .": r"the folder \. holds no traces\.jsonl; .*",
     "check nosuch.jsonl": r"there is no file nosuch\.jsonl; .*",
@@ -175,7 +177,10 @@ def holds_settings(folder: Path) -> None:
 
 
 FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "it holds a run": (holds_a_run, r"--output-dir: out already holds a run \(traces\.jsonl\); name another folder"),
+    "it holds a run": (
+        holds_a_run,
+        r"--output-dir: out already holds a run \(traces\.jsonl\); go on with it by `rollout-fsm resume out`, or .*",
+    ),
     "it holds settings": (
         holds_settings,
         r"--output-dir: out already holds a run \(config\.toml\); name another folder",

@@ -4,6 +4,7 @@ import pytest
 
 from rollout_fsm.machine import Fault
 from rollout_fsm.machine.declaration import DeclarationError
+from rollout_fsm.machine.endings_proof import ENDING_PROPERTIES
 from rollout_fsm.machine.proofs import PROPERTIES
 from tests.cli.conftest import ROWS, CommandLine
 from tests.cli.test_show import written
@@ -16,7 +17,7 @@ def test_the_shipped_declaration_is_proven_property_by_property(cli: CommandLine
     assert (said.code, said.err) == (0, "")
     head, *lines = said.out.splitlines()
     assert head.startswith("the declaration: 17 states, ")
-    assert [line.split()[:2] for line in lines] == [["holds", name] for name in PROPERTIES]
+    assert [line.split()[:2] for line in lines] == [["holds", name] for name in (*PROPERTIES, *ENDING_PROPERTIES)]
 
 
 def test_a_property_that_does_not_hold_is_said_with_the_path_that_shows_it(

@@ -6,12 +6,13 @@ import pytest
 import trio
 from rich.console import Console
 
-from rollout_fsm import ChatHarness, ScriptedModel, Task, Trace, open_engine
+from rollout_fsm import Activity, ChatHarness, ScriptedModel, Task, Trace, open_engine
 from rollout_fsm.cli.numbers import clock, number, seconds
 from rollout_fsm.cli.progress import Board, Lines, keep_drawing, live_picture, picture
 from rollout_fsm.cli.screen import Outlet, Screen
 from rollout_fsm.errors import ErrorRecord
 from rollout_fsm.machine.lifecycle import lifecycle
+from rollout_fsm.parties import Party
 from rollout_fsm.trace import Reward, TransitionRecord
 from tests.reports.made import FAILED, made
 
@@ -77,8 +78,8 @@ async def test_every_state_has_a_place_of_its_own_that_does_not_move_with_the_nu
     assert "booting     3" in after[3]
     assert "stepping   17" in after[4]
     assert "releasing 12" in after[5]
-    assert "mean reward 0.500 in 1 of 2   not ok 1" in after[9]
-    assert "mean reward none yet" in before[9]
+    assert "mean reward 0.500 in 1 of 2   not ok 1" in after[10]
+    assert "mean reward none yet" in before[10]
 
 
 async def test_a_narrow_terminal_is_shown_only_the_states_that_rollouts_are_in() -> None:
@@ -164,3 +165,21 @@ def test_times_are_shown_in_the_unit_that_fits() -> None:
         "1:02:03",
     ]
     assert clock(7) == "0:07"
+
+
+def activity(party: Party) -> Activity:
+    return Activity(state="stepping", since=0.0, waiting_on=party, doing="…", attempt=1, time_left=None)
+
+
+async def test_the_picture_says_whom_the_rollouts_wait_for_and_how_many_were_tried_again() -> None:
+    board = Board(100, most=32)
+    traces = [made(id=f"t{number}") for number in range(4)]
+    for trace, party in zip(traces, ("provider", "provider", "sandbox", "provider"), strict=True):
+        board.on_activity(trace, activity(party))
+    assert "waiting on  provider 3  sandbox 1" in drawn(board, 80).splitlines()[9]
+    board.on_activity(traces[2], activity("task"))
+    board.on_retry(traces[0], 1.0)
+    board.on_finished(traces[1])
+    shown = drawn(board, 80).splitlines()
+    assert "waiting on  task 1  provider 1" in shown[9]
+    assert "retries 1" in shown[10]

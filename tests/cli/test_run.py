@@ -43,6 +43,7 @@ def test_a_run_writes_a_trace_for_each_rollout_its_settings_and_its_log(cli: Com
     folder = cli.folder / "out"
     assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) == [
         "config.toml",
+        "journal.db",
         "logs/run.log",
         "traces.jsonl",
     ]
@@ -109,7 +110,9 @@ def test_the_settings_of_a_run_run_it_again(cli: CommandLine) -> None:
     assert again.code == 0
     assert len(traces_of(cli.folder / "again")) == 2
     settled = tomllib.loads(config.read_text())
-    assert tomllib.loads((cli.folder / "again" / "config.toml").read_text()) == {**settled, "output_dir": "again"}
+    origin = {**settled["origin"], "run": traces_of(cli.folder / "again")[0].run.id}
+    written = tomllib.loads((cli.folder / "again" / "config.toml").read_text())
+    assert written == {**settled, "output_dir": "again", "origin": origin}
     assert settled["timeouts"] == {"agent": float("inf")}
     assert settled["name"] == 'a"b'
 
@@ -233,7 +236,7 @@ def test_help_names_every_command_and_every_setting(cli: CommandLine) -> None:
     top, run = cli("--help"), cli("run", "--help")
 
     assert (top.code, run.code) == (0, 0)
-    for command in ("run", "show", "check", "simulate", "diagram"):
+    for command in ("run", "resume", "score", "show", "check", "simulate", "diagram"):
         assert f" {command} " in top.out
     for flag in ("--max-turns", "--timeout.agent", "--policy.no-progress", "--api-base-url", "-k", "--dry-run"):
         assert flag in run.out

@@ -1,5 +1,9 @@
 """The matrix: every door with every fault that there can be at it."""
 
+from collections.abc import Iterable
+
+import pytest
+
 from tests.doors.doors import BROKEN, Door
 from tests.doors.faults import FAULTS, Fault
 from tests.doors.rules import SIGNALS
@@ -9,7 +13,7 @@ def can_happen(door: Door, fault: Fault) -> bool:
     """Whether there is such a fault at such a door."""
     if ("awaited" if door.bound else "called") not in fault.where:
         return False
-    if fault.asks and (door.means == "leaving" or (not door.state and fault.asks != "caller")):
+    if fault.asks and (door.means == "leaving" or (not door.state and fault.asks not in ("caller", "nursery"))):
         return False  # there is no rollout any more, or none yet
     if fault.asks == "fail" and door.name == "runtime.stopped@created":
         return False  # a guard is being asked, which may move nothing
@@ -23,7 +27,17 @@ def can_happen(door: Door, fault: Fault) -> bool:
     return True
 
 
-CELLS = tuple((door, fault) for door in BROKEN for fault in FAULTS if can_happen(door, fault))
+def cells(doors: Iterable[Door]) -> tuple[tuple[Door, Fault], ...]:
+    """These doors with every fault that there can be at them."""
+    return tuple((door, fault) for door in doors for fault in FAULTS if can_happen(door, fault))
+
+
+CELLS = cells(BROKEN)
+
+
+def params(found: Iterable[tuple[Door, Fault]]) -> list[object]:
+    """These cells, as parameters of a test."""
+    return [pytest.param(*cell, id=cell_id(*cell)) for cell in found]
 
 
 def cell_id(door: Door, fault: Fault) -> str:

@@ -14,7 +14,7 @@ from tests.doors.house import BEYOND, BOUNDS
 
 Means = Literal[
     "mint", "error", "enter", "hook", "model", "naming", "signal",
-    "alive", "kill", "stopped", "warning", "log", "leaving",
+    "alive", "kill", "stopped", "warning", "log", "leaving", "left", "again",
 ]  # fmt: skip
 """What a fault there is.
 
@@ -31,6 +31,8 @@ stopped   nothing: a lent runtime that cannot say that it was stopped was not (L
 warning   a release step that failed; the others are attempted (L51, L55)
 log       an observer's; it disturbs nothing (L42)
 leaving   a service's, when every rollout is final (L75)
+left      a box of a dead process that stays as it is: said, and left in the journal for the next who comes (L73)
+again     the end of the attempts: said, and the trace stands as it is
 """
 
 VALUES = frozenset({"None", "text", "object", "True", "an awaitable", "something hostile"})
@@ -58,7 +60,8 @@ class Door:
     wrong: str = ""
     """How an error says that the wrong thing was returned, where that is said otherwise."""
     bound: str = ""
-    """`timeouts.<bound>`; empty for what is called and not awaited, which nothing can bound."""
+    """`timeouts.<bound>`; "-" for a bound that no setting changes; empty for what is called and not awaited, which
+    nothing can bound."""
     plain_too: bool = False
     """Whether it may be awaited or not (L36)."""
     due: str = ""
@@ -73,12 +76,14 @@ class Door:
     """Whether it is one of the steps that every rollout takes, in this order."""
 
     @property
-    def nursery(self) -> Literal["caller", "engine", "segment", "scoring", "shield"]:
+    def nursery(self) -> Literal["caller", "engine", "remains", "segment", "scoring", "shield"]:
         """Whose nursery the task is in that goes through it: a verb's activities run in its caller's task, turns and
         signals in nurseries of their own (L24, L63), what must not be interrupted under a shield (L13, L70)."""
         match self.means:
             case "enter" | "leaving":
                 return "engine"
+            case "left":
+                return "remains" if self.bound == "-" else "engine"
             case "signal":
                 return "scoring"
             case "kill" | "warning":
@@ -90,7 +95,7 @@ class Door:
     @property
     def seconds(self) -> float:
         """How long it may take."""
-        if self.means == "leaving":
+        if self.bound == "-":
             return 60.0
         return float(getattr(BOUNDS, self.bound))
 
@@ -134,12 +139,21 @@ def lent(state: str) -> Door:
 
 
 def told(event: str, state: str) -> Door:
-    name = f"observer.{event}" + (f"@{state}" if event == "on_transition" else "")
+    name = f"observer.{event}" + (f"@{state}" if event in ("on_transition", "on_activity") else "")
     return Door(name=name, of=f"observer.{event}", state=state, means="log", says=f"raised in {event}", noted=False)
 
 
 def of_engine(name: str, of: str, says: str) -> Door:
     return Door(name=name, of=of, state="", means="leaving", says=says, bound="-", noted=False)
+
+
+def box(part: str, scene: str, to_be: str, bound: str, wrong: str = "", refuses: Iterable[str] = ()) -> Door:
+    """Of a box that a dead process left."""
+    name, of = f"{part}@{scene}", part.replace("r", "R", 1)
+    return Door(
+        name=name, of=of, state="", means="left", says=f"could not be {to_be}", wrong=wrong, bound=bound, scene=scene,
+        noted=False, refuses=frozenset(refuses),
+    )  # fmt: skip
 
 
 NO_BOOL = all_but("True")
@@ -155,14 +169,22 @@ DOORS = (
     # ---- opened: L2, L5
     lent("created"),
     told("on_transition", "booting"),
+    told("on_activity", "booting"),
     failure(
         "harness.enter", "Harness.__aenter__", "booting", "HarnessError", "entering the harness", "boot", means="enter"
     ),
     failure(
         "model.enter", "Model.__aenter__", "booting", "ProviderError", "entering the model", "boot", means="enter"
     ),
-    failure("runtime.factory", "a RuntimeFactory", "booting", "SandboxError", "starting the runtime", refuses=VALUES),
+    failure(
+        "runtime.factory", "a RuntimeFactory", "booting", "SandboxError", "starting the runtime",
+        wrong="the runtime factory returned", refuses=VALUES,
+    ),
     look("runtime.name", "Runtime.name", "booting", "SandboxError", "starting the runtime", refuses=all_but("text")),
+    look(
+        "runtime.lease", "Runtime.lease", "booting", "SandboxError", "starting the runtime", scene="kept",
+        refuses=all_but("None"),
+    ),
     failure(
         "runtime.start", "Runtime.start", "booting", "SandboxError", "starting the runtime", "boot",
         due="runtime.stop",
@@ -174,6 +196,7 @@ DOORS = (
     told("on_transition", "setup"),
     lent("setup"),
     failure("task.setup", "Task.setup", "setup", "TaskError", "task setup", "setup"),
+    told("on_activity", "setup"),
     failure(
         "harness.setup", "Harness.setup", "setup", "HarnessError", "harness setup", "setup", due="harness.cleanup"
     ),
@@ -190,9 +213,12 @@ DOORS = (
     failure("first.start", "", "setup", "ToolsetError", "", "setup", due="first.stop", once_had=True),
     failure(
         "toolset.start", "Toolset.start", "setup", "ToolsetError", "starting tool server 'tools'", "setup",
-        due="toolset.stop", once_had=True, refuses=all_but("text"),
+        due="toolset.stop", once_had=True, wrong="its start() returned", refuses=all_but("text"),
     ),
-    look("runtime.host_url", "Runtime.host_url", "setup", "SandboxError", "tool server", refuses=all_but("text")),
+    look(
+        "runtime.host_url", "Runtime.host_url", "setup", "SandboxError", "tool server", wrong="host_url() returned",
+        refuses=all_but("text"),
+    ),
     failure(
         "runtime.prepare_execution", "Runtime.prepare_execution", "setup", "SandboxError",
         "applying the network policy", "setup",
@@ -202,10 +228,11 @@ DOORS = (
     ),
     failure(
         "harness.open_session", "Harness.open_session", "setup", "HarnessError", "opening the harness session", "setup",
-        due="session.close", once_had=True, in_hand=True, refuses=VALUES,
+        due="session.close", once_had=True, in_hand=True, wrong="open_session returned", refuses=VALUES,
     ),
     # ---- stepped: L32
     told("on_transition", "waiting"),
+    told("on_activity", "waiting"),
     told("on_transition", "stepping"),
     lent("stepping"),
     hook(
@@ -221,6 +248,7 @@ DOORS = (
         all_but("None"),
     ),
     hook("stop.request", "Hooks.request_stops", "stepping", "@stop 'request_stop'", NO_BOOL),
+    told("on_activity", "stepping"),
     failure(
         "model.respond", "Model.respond", "stepping", "ProviderError", "the call of model 'model'", "agent",
         means="model", refuses=VALUES,
@@ -241,13 +269,16 @@ DOORS = (
     ),
     # ---- closed: L50
     told("on_transition", "closing"),
+    told("on_activity", "closing"),
     release("session.close", "HarnessSession.close", "closing", "close", "harness session did not close", "close"),
     release("toolset.stop", "Toolset.stop", "closing", "close", "tool server 'tools' did not close", "close"),
     release("first.stop", "", "closing", "close", "", "close"),
     told("on_transition", "finalizing"),
+    told("on_activity", "finalizing"),
     lent("finalizing"),
     failure("task.finalize", "Task.finalize", "finalizing", "TaskError", "finalize", "finalize"),
     told("on_transition", "scoring"),
+    told("on_activity", "scoring"),
     failure(
         "task.judges", "Task.judges", "scoring", "TaskError", "naming the judges", means="naming", refuses=VALUES
     ),
@@ -262,6 +293,7 @@ DOORS = (
     signal("reward", "Hooks.rewards", "reward 'good'"),
     signal("judge.score", "Judge.score", "judge 'judge'", plain_too=False),
     told("on_transition", "releasing"),
+    told("on_activity", "releasing"),
     release("harness.cleanup", "Harness.cleanup", "releasing", "cleanup", "harness 'harness' was not cleaned up",
             "release"),
     release("runtime.stop", "Runtime.stop", "releasing", "leaked", "could not be stopped and may be leaked", "release"),
@@ -274,6 +306,28 @@ DOORS = (
 BY_NAME = {door.name: door for door in DOORS}
 BROKEN = tuple(door for door in DOORS if door.of)
 """The doors at which faults are tried; the others belong to a first tool server, which is well."""
+
+RESUMED = (
+    box("runtime.reclaim", "cut off", "removed", "-"),
+    box("runtime.reclaim", "gone", "removed", "-"),
+    box("runtime.adopt", "to be scored", "taken over", "boot", "adopt() returned", refuses=all_but("None")),
+    box("runtime.adopt", "to be released", "taken over", "boot", "adopt() returned", refuses=all_but("None")),
+    box("runtime.name", "to be scored", "taken over", "", "the name of LeftBox", refuses=all_but("text")),
+)
+"""What is called when a run is gone on with whose process died (tests/doors/resumed.py)."""
+
+RETRIED = (
+    Door(
+        name="backoff", of="RetryPolicy.backoff", state="failed", means="again", says="the back-off", refuses=VALUES,
+        noted=False,
+    ),
+    Door(
+        name="observer.on_retry", of="observer.on_retry", state="failed", means="log", says="raised in on_retry",
+        noted=False,
+    ),
+)  # fmt: skip
+"""What is called where another attempt may follow (tests/doors/retried.py)."""
+EVERY = (*BROKEN, *RESUMED, *RETRIED)
 PATH = tuple(door.name for door in DOORS if door.noted)
 """What every rollout does of the outside world, in this order."""
 

@@ -215,6 +215,7 @@ def of_log(door: Door, fault: Fault) -> Expected:
     """What an observer raises is logged and disturbs nothing (L42); but an interrupt is one wherever it comes from
     (L14a)."""
     resting, final = door.name.endswith(("@waiting", "on_trace")), door.state == "completed"
+    amid = door.of == "observer.on_activity" and not resting and door.state != "closing"
     if fault.asks == "fail" and door.name.endswith("@waiting"):  # at rest, so it acts (L43)
         return failed(door, fault, errors=(Said("OwnersError", ("reported",)),))
     if fault.asks == "fail" and final:
@@ -224,6 +225,8 @@ def of_log(door: Door, fault: Fault) -> Expected:
         return goes_on(door, fault, log=log)
     if door.state in ("releasing", "completed"):  # a scored trace is never lost (L71)
         return Expected(raised=fault.interrupt, log=log)
+    if amid:  # something goes on, and is cut off as soon as it waits
+        return aborted(door, fault, warnings=(), log=log)
     done = until("first.stop") if door.state == "closing" else until(door.name)
     stop = "cancelled" if resting else condition(door, fault, "cancelled")  # at rest the engine ends it (L75)
     return aborted(door, fault, stop=stop, warnings=(), log=log, calls=(the_end(done, segment=False),))

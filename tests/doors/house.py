@@ -18,8 +18,9 @@ BOUNDS = RolloutTimeouts(boot=5, setup=7, agent=11, finalize=13, scoring=17, hoo
 """All different, so that the time that passed tells which one it was."""
 BEYOND = 2.0
 """Seconds that what ignores its bound goes on after it."""
-SCENES = ("plain", "borrowed", "the agent fails", "the program fails")
-"""What else is so: the runtime is borrowed; the harness raises after its turn; its program exits with 3."""
+SCENES = ("plain", "borrowed", "kept", "the agent fails", "the program fails")
+"""What else is so: the runtime is borrowed; the run has a folder; the harness raises after its turn; its program exits
+with 3."""
 
 PROPER = object()
 """A fault returns it for what the contract asks for."""

@@ -6,7 +6,7 @@ from rollout_fsm import Trace, check_trace
 from rollout_fsm.trace_json import trace_from_json, trace_to_json
 from tests.doors.doors import DOORS, NO_DOORS
 from tests.doors.played import Played
-from tests.doors.rules import SIGNALS, Expected, Said
+from tests.doors.rules import SIGNALS, Expected, Said, are
 
 PLACES = {"metric.harness": "its_own", "metric.task": "measured", "reward": "good", "judge.score": "judge"}
 """The name under which each signal's number stands."""
@@ -47,11 +47,7 @@ def _trace(trace: Trace, want: Expected) -> Iterator[str]:
 
 
 def _said(where: str, came: Sequence[tuple[str, str]], right: Sequence[Said]) -> Iterator[str]:
-    matching = len(came) == len(right) and all(
-        kind == said.type and all(part in text for part in said.parts)
-        for (kind, text), said in zip(came, right, strict=True)
-    )
-    if not matching:
+    if not are(came, right):
         yield f"{where}: {[(said.type, *said.parts) for said in right]} is right, {list(came)} came"
 
 
@@ -67,7 +63,7 @@ def by_kind(steps: Sequence[str]) -> list[str]:
 
 def broken_invariants(played: Played) -> list[str]:
     """What may be in no outcome, whatever the rules say of this one."""
-    found = [*_released(played), *_nothing_left(played), *_disturbed(played)]
+    found = [*_released(played), *_nothing_left(played), *_disturbed(played), *_kept(played)]
     if played.house.trace is not None:
         found += _sealed(played.house.trace, played)
     if played.door.of and played.door.name not in played.house.looked:
@@ -118,6 +114,26 @@ def _disturbed(played: Played) -> Iterator[str]:
             yield f"an interrupt that struck the engine left the rollout beside it: {sibling}"
     elif sibling is None or not sibling.ok or sibling.warnings or sibling.reward != 2.0 or sibling.num_turns != 1:
         yield f"the rollout beside it was disturbed: {sibling}"
+
+
+def _kept(played: Played) -> Iterator[str]:
+    """What is on disk is enough for the next process: every trace, and the box that was not stopped (L73)."""
+    on_disk, house = played.on_disk, played.house
+    if on_disk is None:
+        return
+    traces = [trace for trace in (house.trace, played.sibling) if trace is not None]
+    written = {trace.id: trace for trace in on_disk.written}
+    yield from (f"the file has {trace!r} otherwise" for trace in traces if written.pop(trace.id, None) != trace)
+    yield from (f"the file has {trace!r} beside" for trace in written.values())
+    attempts = {attempt.trace: attempt for attempt in on_disk.journal.attempts}
+    for trace in traces:
+        attempt = attempts.pop(trace.id)
+        if attempt.state != trace.transitions[-1].target or attempt.end is None or not attempt.end.written:
+            yield f"the journal has {attempt}"
+        standing = trace is house.trace and "runtime.start" in house.began and "runtime.stop" not in house.had
+        if [lease.data for lease in attempt.leases] != [{"box": trace.id}] * standing:
+            yield f"the box {'was not' if standing else 'was'} stopped, and is in the journal: {attempt.leases}"
+    yield from (f"the journal has {attempt} beside" for attempt in attempts.values())
 
 
 def _sealed(trace: Trace, played: Played) -> Iterator[str]:

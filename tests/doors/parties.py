@@ -31,10 +31,22 @@ from rollout_fsm import (
     stop,
 )
 from rollout_fsm.engine import Engine
+from rollout_fsm.live import Activity
 from rollout_fsm.trace import TransitionRecord
 from tests.doors.house import BOUNDS, House
 
 REPLY = Response(message=AssistantMessage("reply"), usage=Usage(prompt_tokens=10, completion_tokens=5))
+ACTIVITIES = {
+    "entering the harness": "booting",
+    "harness setup": "setup",
+    "the caller's next call": "waiting",
+    "a model call": "stepping",
+    "the release of the harness session": "closing",
+    "finalize": "finalizing",
+    "scoring": "scoring",
+    "the release of the harness 'harness'": "releasing",
+}
+"""The first changes of a rollout's activity that are doors, by what it does then: one in each state."""
 CROSSINGS = {"hello": "intercept.prompt", "and": "intercept.user", "go on": "intercept.request"}
 """By the words that are new: which door the request interceptor is."""
 
@@ -51,6 +63,10 @@ class HouseRuntime(Runtime):
     @property
     def stopped(self) -> Any:
         return self.house.look(f"runtime.stopped@{self.house.state}", False)
+
+    @property
+    def lease(self) -> Any:
+        return self.house.look("runtime.lease", {"box": self._name})
 
     def start(self) -> Any:
         return self.house.knock("runtime.start")
@@ -212,6 +228,10 @@ class HouseObserver:
     def on_transition(self, trace: Trace, transition: TransitionRecord) -> Any:
         again = transition.trigger == "segment_ended"
         return self.house.look("" if again else f"observer.on_transition@{transition.target}", None)
+
+    def on_activity(self, trace: Trace, activity: Activity) -> Any:
+        door = f"observer.on_activity@{ACTIVITIES.get(activity.doing, '')}"
+        return self.house.look("" if door in self.house.looked else door, None)
 
     def on_finished(self, trace: Trace) -> Any:
         return self.house.look("observer.on_finished", None)

@@ -2,21 +2,29 @@
 
 import gc
 import logging
+import os
+import tempfile
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from unittest.mock import patch
 
 import trio
 import trio.testing
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
-from rollout_fsm import RolloutTimeouts, Trace, open_engine
+from rollout_fsm import RolloutTimeouts, Trace, open_engine, read_traces
 from rollout_fsm.engine import Engine
+from rollout_fsm.journal import Journal, JournalContent
+from rollout_fsm.output import JOURNAL, TRACES
 from tests.doors.doors import Door
 from tests.doors.faults import Fault, awaits_asyncio
 from tests.doors.house import BOUNDS, House
 from tests.doors.parties import live, mint
 
+MEMORY = Path("/dev/shm")
+"""Where files cost nothing to be synced, on systems that have that."""
 PATIENT: RolloutTimeouts = evolve(BOUNDS, agent=1_000.0)
 
 
@@ -44,6 +52,28 @@ class Played:
     sibling: Trace | None = None
     kept: list[str] = field(factory=list)
     """What outlived the rollout without the cycle collector."""
+    on_disk: "OnDisk | None" = None
+    """What the run's folder holds in the end; None where it had none."""
+
+
+def unreadable(line: int, fault: str) -> None:
+    raise AssertionError(f"line {line} of the file of traces: {fault}")
+
+
+@frozen(kw_only=True)
+class OnDisk:
+    """What a run left in its folder."""
+
+    written: list[Trace]
+    journal: JournalContent
+
+    @classmethod
+    def of(cls, folder: Path) -> "OnDisk":
+        journal = Journal.open(folder / JOURNAL)
+        try:
+            return cls(written=list(read_traces(folder / TRACES, on_fault=unreadable)), journal=journal.read())
+        finally:
+            journal.close()
 
 
 class Listening(logging.Handler):
@@ -76,6 +106,22 @@ def listening(played: Played) -> Iterator[None]:
         log.propagate = passes_on
 
 
+async def at_once(work: Callable[..., object], *args: object, limiter: object = None) -> object:
+    """Blocking work without a thread, which a virtual clock would not wait for."""
+    await trio.lowlevel.checkpoint_if_cancelled()
+    value = work(*args)
+    await trio.lowlevel.cancel_shielded_checkpoint()
+    return value
+
+
+@contextmanager
+def folder_of_a_run() -> Iterator[Path]:
+    """A folder for the run of an engine in virtual time."""
+    where = MEMORY if os.access(MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=where) as folder, patch.object(trio.to_thread, "run_sync", at_once):
+        yield Path(folder)
+
+
 async def stray() -> trio.Cancelled:
     """A Cancelled that was caught, and is kept for later."""
     with trio.CancelScope() as scope:
@@ -87,9 +133,17 @@ async def stray() -> trio.Cancelled:
     raise AssertionError("it was not cancelled")
 
 
-async def play(door: Door, fault: Fault, *, sibling: bool = True) -> Played:
+async def play(door: Door, fault: Fault, *, sibling: bool = True, kept: bool = False) -> Played:
     """One rollout with this door broken, whole; beside it a healthy one that is in the middle of a turn all the
-    while."""
+    while. `kept`: the run has a folder, as it has in the scene of that name."""
+    with folder_of_a_run() if kept or door.scene == "kept" else nullcontext() as folder:
+        played = await _play(door, fault, sibling, folder)
+        if folder is not None:
+            played.on_disk = OnDisk.of(folder)
+    return played
+
+
+async def _play(door: Door, fault: Fault, sibling: bool, folder: Path | None) -> Played:
     house = House(door=door.name, fault=fault, scene=door.scene, seconds=door.seconds if door.bound else 0.0)
     if fault.stray or "group" in fault.name:
         house.kept = [await stray() for _ in range(12)]
@@ -100,7 +154,7 @@ async def play(door: Door, fault: Fault, *, sibling: bool = True) -> Played:
     try:
         with listening(played):
             try:
-                async with open_engine(gateway=False) as engine, trio.open_nursery() as beside:
+                async with open_engine(gateway=False, output_dir=folder) as engine, trio.open_nursery() as beside:
                     if sibling:
                         beside.start_soon(_sibling, engine, played, ended)
                         await trio.testing.wait_all_tasks_blocked()

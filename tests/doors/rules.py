@@ -14,6 +14,7 @@ from tests.doors.faults import Fault, Leaf
 
 TURN = ("stop.trace", "intercept.request", "stop.request", "model.respond", "intercept.response", "stop.response")
 """What one turn asks, in the order of L32."""
+AMID_A_TURN = (*TURN, "observer.on_activity@stepping")
 SIGNALS = (("metric.harness", "metric.task"), ("reward",), ("judge.score",))
 """The signals, kind after kind; those of a kind run side by side (L62)."""
 CAME = {"None": "None", "object": "object", "an awaitable": "Awaitable"}
@@ -27,6 +28,14 @@ class Said:
 
     type: str
     parts: tuple[str, ...] = ()
+
+
+def are(came: Sequence[tuple[str, str]], right: Sequence[Said]) -> bool:
+    """Whether these are what was said, with their types, kinds or levels, in this order."""
+    return len(came) == len(right) and all(
+        kind == said.type and all(part in text for part in said.parts)
+        for (kind, text), said in zip(came, right, strict=True)
+    )
 
 
 @frozen(kw_only=True)
@@ -95,7 +104,7 @@ def ends_at(door: Door, fault: Fault) -> tuple[tuple[str, ...], ...]:
     unfit = door.in_hand and fault.returned in door.refuses
     had = fault.returns and not unfit and fault.asks not in ("cancel", "caller")
     ways = [the_end(until(door.name), segment=segment, not_had="" if had else door.name)]
-    if fault.asks == "caller" and not door.bound:
+    if (fault.asks == "caller" or (fault.interrupt and door.means == "log")) and not door.bound:
         begun = next(step for step in DOORS[DOORS.index(door) :] if step.noted and step.bound)
         beside = next((kind for kind in SIGNALS if begun.name in kind), (begun.name,))
         ways.append(the_end(until(beside[-1]), segment=segment, not_had=begun.name))
@@ -184,7 +193,7 @@ def goes_on(door: Door, fault: Fault, **more: Any) -> Expected:
     skipped: tuple[str, ...] = ()
     if fault.asks == "stop" and door.state in ("created", "booting", "setup", "waiting"):
         skipped = ("intercept.user", "session.run", *TURN)
-    elif fault.asks == "stop" and door.state == "stepping" and door.name not in TURN:
+    elif fault.asks == "stop" and door.state == "stepping" and door.name not in AMID_A_TURN:
         skipped = TURN
     calls = tuple(name for name in PATH if name not in skipped)
     return Expected(**{"stop": condition(door, fault, "agent_completed"), "calls": (calls,), **more})

@@ -12,12 +12,12 @@ import trio
 from attrs import evolve, fields
 
 from rollout_fsm import Harness, HarnessSession, Judge, Model, Runtime, Task, Toolset, load_machine
-from rollout_fsm.engine import EVENTS
 from rollout_fsm.errors import leaves
 from rollout_fsm.hooks import Hooks
+from rollout_fsm.observers import EVENTS
 from rollout_fsm.settings import AgentSettings, OneRollout
 from tests.doors.cells import CELLS
-from tests.doors.doors import BROKEN, BY_NAME, DOORS, NO_DOORS, PATH, Door
+from tests.doors.doors import BROKEN, BY_NAME, DOORS, EVERY, NO_DOORS, PATH, Door
 from tests.doors.expected import BY_MEANS, expected
 from tests.doors.faults import FAULTS, RAISING, Fault
 from tests.doors.house import SCENES, House
@@ -27,7 +27,7 @@ from tests.doors.played import play, stray
 from tests.doors.rules import Expected, Said
 
 CONTRACTS = (Runtime, Harness, HarnessSession, Task, Toolset, Model, Judge)
-OF = {door.of for door in BROKEN}
+OF = {door.of for door in EVERY}
 
 
 def public(contract: type) -> Iterator[str]:
@@ -47,7 +47,7 @@ def test_everything_public_of_a_contract_is_a_door_or_is_said_to_be_none(contrac
 
 def test_no_door_is_of_a_part_that_no_contract_has() -> None:
     parts = {part for contract in CONTRACTS for part in public(contract)}
-    ours = {door.of for door in BROKEN if door.of.split(".")[0] in {contract.__name__ for contract in CONTRACTS}}
+    ours = {door.of for door in EVERY if door.of.split(".")[0] in {contract.__name__ for contract in CONTRACTS}}
     entered = {f"{kind}.__{way}__" for kind in ("Harness", "Model") for way in ("aenter", "aexit")}
     assert ours - entered == parts - NO_DOORS.keys()
     assert entered <= ours
@@ -61,9 +61,10 @@ def test_every_place_of_a_hook_or_a_signal_is_a_door() -> None:
 
 
 def test_every_event_of_an_observer_is_a_door_and_so_is_every_transition_of_the_path() -> None:
-    assert {f"observer.{event}" for event in EVENTS} == {door.of for door in BROKEN if door.means == "log"}
+    assert {f"observer.{event}" for event in EVENTS} == {door.of for door in EVERY if door.means == "log"}
     states = load_machine().states
     watched = {door.state for door in BROKEN if door.of == "observer.on_transition"}
+    assert {door.state for door in BROKEN if door.of == "observer.on_activity"} == watched - {"completed"}
     assert watched == {
         name
         for name, state in states.items()
@@ -75,6 +76,7 @@ def test_whatever_a_caller_can_pass_that_is_code_is_a_door() -> None:
     code = {
         "harness": "Harness.setup", "model": "Model.respond", "runtime": "a RuntimeFactory",
         "tools": "a factory of tools=", "judges": "Judge.score", "observers": "observer.on_trace",
+        "retry": "RetryPolicy.backoff",
     }  # fmt: skip
     data = {"limits", "timeouts", "policy", "sampling", "id", "group"}
     assert {*AgentSettings.__annotations__, *OneRollout.__annotations__} == code.keys() | data

@@ -11,6 +11,7 @@ from attrs import evolve
 from rollout_fsm.machine import Declaration, load_machine
 from rollout_fsm.machine.declaration import declare
 from rollout_fsm.machine.dot import render_dot
+from rollout_fsm.machine.endings_file import endings
 from rollout_fsm.machine.export import SVG, diagram_texts, stale_diagrams, write_diagrams
 from rollout_fsm.machine.mermaid import render_mermaid
 from rollout_fsm.machine.picture import Hop, Picture, draw
@@ -171,7 +172,7 @@ def test_a_path_by_names_that_do_not_exist_is_refused(trigger: str, target: str,
 
 
 def test_the_table_has_every_row_with_its_reason_in_the_order_in_which_rows_are_asked() -> None:
-    text = render_table(SHIPPED)
+    text = render_table(SHIPPED, endings())
     section = text.split("## Transitions")[1].split("## Guards")[0]
     listed = [line.split(" | ") for line in section.splitlines() if re.match(r"\| (`|<a)", line)]
     plain = [[re.sub(r"<[^>]*>", "", cell).strip("|` ") for cell in cells] for cells in listed]

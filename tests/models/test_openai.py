@@ -12,7 +12,8 @@ import pytest
 import trio
 
 from rollout_fsm.errors import OverlongPromptError, ProviderError
-from rollout_fsm.messages import JSON, Request, Sampling, Tool, Usage, as_messages
+from rollout_fsm.message_json import as_messages
+from rollout_fsm.messages import JSON, Request, Sampling, Tool, Usage
 from rollout_fsm.models import OpenAIModel
 from tests.models.misbehaving import (
     Behaviour,

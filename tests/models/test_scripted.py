@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from rollout_fsm.errors import OverlongPromptError, ProviderError
+from rollout_fsm.message_json import as_messages
 from rollout_fsm.messages import (
     AssistantMessage,
     Request,
@@ -17,7 +18,6 @@ from rollout_fsm.messages import (
     ToolMessage,
     Usage,
     UserMessage,
-    as_messages,
 )
 from rollout_fsm.models import ScriptedModel
 from rollout_fsm.models.scripted import count_tokens

@@ -91,10 +91,25 @@ def broken_rules(out: Mapping[str, Any], scenario: Mapping[str, Any]) -> Iterato
     if state == "failed" and not out["errors"]:
         yield "errors: a failed rollout has none"
     yield from _spans(out["spans"])
-    yield from _events(out["events"])
+    yield from _events(out["events"], attempts=1 + len(out["attempts"]))
+    yield from _ending(out)
     for field, innocent in (("orphans", []), ("mutated_after_return", False)):
         if out[field] != innocent:
             yield f"{field}: {out[field]}"
+
+
+def _ending(out: Mapping[str, Any]) -> Iterator[str]:
+    ending, state = out["ending"], out["state"]
+    if (ending is None) is (MACHINE.states[state].kind == "final"):
+        yield f"ending: {ending} in {state}"
+    if ending is None:
+        return
+    if ending["graded"] is not out["ok"]:
+        yield f"ending: {ending} of a rollout that is {state}"
+    if ending["counts"] and (not ending["graded"] or out["reward"] is None):
+        yield f"ending: it counts, graded {ending['graded']}, with the reward {out['reward']}"
+    if ending["retryable"] and state == "aborted":
+        yield "ending: an aborted rollout is retryable"
 
 
 def _spans(spans: Mapping[str, Sequence[float]]) -> Iterator[str]:
@@ -107,9 +122,9 @@ def _spans(spans: Mapping[str, Sequence[float]]) -> Iterator[str]:
             before = start if end is None else end
 
 
-def _events(events: Sequence[str]) -> Iterator[str]:
+def _events(events: Sequence[str], *, attempts: int) -> Iterator[str]:
     counts = Counter(events)
-    yield from (f"events: {event} occurred {counts[event]} times" for event in ONCE if counts[event] > 1)
+    yield from (f"events: {event} occurred {counts[event]} times" for event in ONCE if counts[event] > attempts)
     for begun, undone in FOLLOWS.items():
         if counts[begun] > counts[undone] or (begun in events and events.index(begun) > events.index(undone)):
             yield f"events: {begun} is not followed by {undone}"
