@@ -2,7 +2,7 @@
 left (L73)."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -13,10 +13,11 @@ from rollout_fsm.attempt import attempt
 from rollout_fsm.batch import Job, Permit
 from rollout_fsm.errors import text
 from rollout_fsm.exact_json import FormatError
-from rollout_fsm.journal import Attempt, Journal
+from rollout_fsm.identity import Identity
+from rollout_fsm.journal import Attempt, Journal, JournalContent, JournalError
 from rollout_fsm.machine.lifecycle import lifecycle
 from rollout_fsm.outcome import bare, interrupts, plain
-from rollout_fsm.output import RunFolder
+from rollout_fsm.output import RunFolder, Written
 from rollout_fsm.plan import Plan
 from rollout_fsm.pursuit import Pursuit
 from rollout_fsm.register import Register
@@ -24,6 +25,7 @@ from rollout_fsm.remains import remove_all, take
 from rollout_fsm.resuming import NO_PAST, resumption
 from rollout_fsm.rollout import Rollout
 from rollout_fsm.runtime import Runtime
+from rollout_fsm.services import EngineServices
 from rollout_fsm.settings import AgentSettings, OneRollout, settle
 from rollout_fsm.task import Task
 from rollout_fsm.trace import Trace
@@ -31,8 +33,8 @@ from rollout_fsm.trace_json import trace_from_json
 
 log = logging.getLogger("rollout_fsm")
 
-Begin: TypeAlias = Callable[[], Awaitable[object]]
-"""Brings a rollout as far as its end but for `close`."""
+Begun: TypeAlias = tuple[Rollout, Callable[[], Awaitable[object]]]
+"""A rollout, and what brings it as far as its end but for `close`."""
 
 
 @frozen(eq=False)
@@ -43,21 +45,25 @@ class Attempts:
 
     async def one(self, task: Task, settings: OneRollout) -> Trace:
         """One rollout, whole; the trace of its last attempt."""
-        pursuit, flow = Pursuit.of(settings), self.register.services.flow
-        with flow.driven.one():
+        register, pursuit = self.register, Pursuit.of(settings)
+        with register.services.flow.driven.one():
             while True:
-                async with self.register.mint(task, pursuit, settings=settings) as rollout:
+                async with register.mint(task, pursuit, settings=settings) as rollout:
                     await _whole(rollout)
                     await rollout.close()
-                if pursuit.again is None or not await flow.rest(pursuit.again):
-                    return await self.register.settled(rollout, pursuit)
+                if not await self._another(rollout, pursuit):
+                    return await register.settled(rollout)
 
-    async def of(self, settings: AgentSettings, job: Job, permit: Permit) -> Trace:
-        """One rollout of a batch. The caller's lifetime bug is logged and its trace is aborted: siblings go on (L3,
-        L42). The permit is held while a box may exist, and given back between two attempts."""
-        pursuit, flow = Pursuit.of(settings, job.past), self.register.services.flow
-        rollout, begin = await self._first(job, pursuit, settings)
+    async def of(self, settings: AgentSettings, job: Job, permit: Permit) -> Trace | None:
+        """One rollout of a batch; None if it was not started, since the engine drains. The caller's lifetime bug is
+        logged and its trace is aborted: siblings go on (L3, L42). The permit is held while a box may exist, and given
+        back between two attempts."""
+        pursuit = Pursuit.of(settings, job.past)
+        begun = await self._first(job, pursuit, settings)
+        if begun is None:
+            return None
         while True:
+            rollout, begin = begun
             try:
                 async with rollout:
                     await begin()
@@ -65,62 +71,106 @@ class Attempts:
             except Exception as error:  # noqa: BLE001  (the owner's bug, or the engine's: said, and its trace is data)
                 log.error("rollout %s ended %s: %s", rollout.trace.id, rollout.state, text(error))
             permit.give_back()
-            if pursuit.again is None or not await flow.rest(pursuit.again):
-                return await self.register.settled(rollout, pursuit)
-            await permit.take()
-            if flow.draining:
-                return await self.register.settled(rollout, pursuit)
-            rollout, begin = self._fresh(job, pursuit, settings)
+            if not await self._another(rollout, pursuit, permit):
+                return await self.register.settled(rollout)
+            begun = self._fresh(job, pursuit, settings)
+            assert begun is not None
 
-    async def owed(self, folder: RunFolder, journal: Journal, asked: Sequence[Job]) -> Sequence[Job]:
-        """Of what is asked for, what the folder's run still owes; what a dead process left and nobody needs is
-        removed."""
-        services = self.register.services
-        own = {rollout.trace.id for rollout in self.register.live}
+    async def owed(self, folder: RunFolder, journal: Journal, asked: Sequence[Job], over: trio.Event) -> Sequence[Job]:
+        """Of what is asked for, what the folder's run still owes and nobody has taken upon himself, until `over`; what
+        a dead process left and nobody needs is removed."""
+        register, services = self.register, self.register.services
+        register.handed_out = [taken for taken in register.handed_out if not taken[0].is_set()]
+        others = frozenset[Identity]().union(*(identities for _, identities in register.handed_out))
+        mine = [job for job in asked if job.identity not in others]
+        hashes = {job.identity: job.task.hash for job in mine}
+        register.handed_out.append((over, frozenset(hashes)))
         await services.flushed()
         written = await trio.to_thread.run_sync(folder.written)
         content = await trio.to_thread.run_sync(journal.read)
-        found = resumption({job.identity: job.task.hash for job in asked}, written, content, live=own)
+        await _catch_up(services, journal, written, content)
+        own = [
+            attempt.trace
+            for attempt in content.attempts
+            if attempt.number > journal.inherited or attempt.identity in others
+        ]
+        found = resumption(hashes, written, content, live=own)
         await trio.to_thread.run_sync(folder.supersede, found.superseded)
         await remove_all(found.leases, journal, services.overdue)
         return [
-            evolve(job, past=found.past.get(job.identity, NO_PAST)) for job in asked if job.identity not in found.done
+            evolve(job, past=found.past.get(job.identity, NO_PAST)) for job in mine if job.identity not in found.done
         ]
 
-    def _fresh(self, job: Job, pursuit: Pursuit, settings: AgentSettings) -> tuple[Rollout, Begin]:
-        """An attempt from the beginning, and what begins it."""
+    async def _another(self, rollout: Rollout, pursuit: Pursuit, permit: Permit | None = None) -> bool:
+        """Whether another attempt begins, once it is time. If it is not to, however the wait ends, this one was the
+        last."""
+        register = self.register
+        if pursuit.again is None:
+            return False
+        follows = False
+        try:
+            follows = await register.services.flow.rest(pursuit.again)
+            if follows and permit is not None:
+                await permit.take()
+                follows = not register.services.flow.draining
+        finally:
+            met = [] if follows else register.none_follows(rollout)
+        register.another_follows(rollout)
+        for interrupt in met:
+            raise interrupt
+        return follows
+
+    def _fresh(self, job: Job, pursuit: Pursuit, settings: AgentSettings) -> Begun | None:
+        """An attempt from the beginning, and what begins it; None if the engine drains."""
+        if self.register.services.flow.draining:
+            return None
         rollout = self.register.mint(job.task, pursuit, settings=settings, group=job.group)
         return rollout, partial(_whole, rollout)
 
-    async def _first(self, job: Job, pursuit: Pursuit, settings: AgentSettings) -> tuple[Rollout, Begin]:
+    async def _first(self, job: Job, pursuit: Pursuit, settings: AgentSettings) -> Begun | None:
         """The first attempt of this process: one that a dead process left, if its box still stands, or a fresh one."""
         left, services = job.past.left, self.register.services
         if left is None or left.snapshot is None or services.journal is None:
             return self._fresh(job, pursuit, settings)
         plan = settle(job.task, has_user=False, services=services, settings=settings)
+        trace = _readable(left) if await self._entered(plan) else None
         runtime: Runtime | None = None
-        for lease in left.leases:
-            runtime = await take(lease, services.overdue, bound=plan.bounds.boot)
-        needs_box = not lifecycle().takes(left.snapshot.state, "released")
-        stands = (runtime is not None or not needs_box) and await self._entered(plan)
-        trace = _readable(left) if stands else None
-        if trace is None or runtime is None:
-            await remove_all(left.leases, services.journal, services.overdue)
-        if trace is None:
-            pursuit.cuts_off(left)
-            return self._fresh(job, pursuit, settings)
-        rollout = self.register.hold(plan, trace, pursuit, services.keep_on(trace, left), settings)
-        return rollout, partial(rollout.go_on, runtime)
+        if trace is not None and left.leases:
+            runtime = await take(left.leases[-1], services.overdue, bound=plan.bounds.boot)
+        stands = runtime is not None or lifecycle().takes(left.snapshot.state, "released")
+        if trace is not None and stands:  # held in the very step in which the box is had
+            rollout = self.register.hold(plan, trace, pursuit, services.keep_on(trace, left), settings)
+            return rollout, partial(rollout.go_on, runtime)
+        await remove_all(left.leases, services.journal, services.overdue)
+        pursuit.cuts_off(left)
+        return self._fresh(job, pursuit, settings)
 
     async def _entered(self, plan: Plan) -> bool:
-        """Whether the harness is entered, as booting has it; what is wrong is said by the attempt that boots."""
-        entered = await attempt(self.register.services.enter, plan.harness)
-        try:
-            if entered.error is not None and (interrupts(entered.error) or not plain(entered.error)):
-                raise bare(entered.error)
-            return entered.error is None
-        finally:
-            del entered  # a frame that keeps an exception which it raises is kept by it
+        """Whether harness and model are entered, as booting has it; what is wrong is said by the attempt that boots."""
+        for shared in (plan.harness, plan.model):
+            entered = await attempt(self.register.services.enter, shared)
+            try:
+                if entered.error is not None and (interrupts(entered.error) or not plain(entered.error)):
+                    raise bare(entered.error)
+                if entered.error is not None:
+                    return False
+            finally:
+                del entered  # a frame that keeps an exception which it raises is kept by it
+        return True
+
+
+async def _catch_up(
+    services: EngineServices, journal: Journal, written: Iterable[Written], content: JournalContent
+) -> None:
+    """Tell the journal of traces that are on disk without its knowing: a crash came in between."""
+    there = {trace.id for trace in written}
+    for left in content.attempts:
+        if left.end is None and left.trace in there:
+            journal.entry(left.number).ended(left.state, written=True)
+    try:
+        await journal.durable()
+    except JournalError as error:
+        services.journal_fails(str(error))
 
 
 async def _whole(rollout: Rollout) -> None:

@@ -136,9 +136,10 @@ class Batch(AsyncIterator[T], Generic[T]):
     """
 
     _nursery: trio.Nursery
-    _jobs: Callable[[], Awaitable[Sequence[Job]]]
-    """Says what is owed, when the block is entered."""
-    _run: Callable[[Job, Permit], Awaitable[Trace]]
+    _jobs: Callable[[trio.Event], Awaitable[Sequence[Job]]]
+    """Says what is owed, when the block is entered; it is given what is set when all of it is over."""
+    _run: Callable[[Job, Permit], Awaitable[Trace | None]]
+    """Runs it; None if it was not started, since the engine drains."""
     _collector: Collector[T]
     _flow: Flow
     _max_concurrent: int | None
@@ -148,7 +149,11 @@ class Batch(AsyncIterator[T], Generic[T]):
     _bug: BaseException | None = field(default=None, init=False)
 
     async def __aenter__(self) -> "Batch[T]":
-        owed = await self._jobs()
+        try:
+            owed = await self._jobs(self._done)
+        except BaseException:
+            self._done.set()
+            raise
         self._collector.expect(owed)
         finished, self._finished = trio.open_memory_channel[T](float("inf"))
         self._nursery.start_soon(self._feed, owed, finished)
@@ -210,5 +215,5 @@ class Batch(AsyncIterator[T], Generic[T]):
                 trace = await self._run(job, permit)
         finally:
             permit.give_back()
-        for whole in self._collector.add(trace):
+        for whole in self._collector.add(trace) if trace is not None else ():
             finished.send_nowait(whole)

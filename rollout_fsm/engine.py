@@ -121,7 +121,7 @@ class Engine:
         """
         owed = self._jobs(tasks, rollouts_per_task, max_concurrent, settings)
 
-        async def all_of_them() -> Sequence[Job]:
+        async def all_of_them(over: trio.Event) -> Sequence[Job]:
             return owed
 
         return self._batch(all_of_them, group_by_task, max_concurrent, settings)
@@ -183,6 +183,8 @@ class Engine:
         still stands, the rollout goes on there.
         """
         if tasks is None:
+            if settings or group_by_task:
+                raise TypeError("resume() without tasks ends a pause; to go on with a run, name its tasks")
             self._present.services.flow.resume()
             return None
         register, folder = self._present, self._folder
@@ -387,11 +389,12 @@ class Engine:
             settle(task, has_user=False, services=services, settings=settings)
         for task in asked:
             task_info(task)
+        self._present.observers.joined_by(settings.get("observers", ()))
         return list(jobs(asked, rollouts_per_task))
 
     def _batch(
         self,
-        owed: Callable[[], Awaitable[Sequence[Job]]],
+        owed: Callable[[trio.Event], Awaitable[Sequence[Job]]],
         group_by_task: bool,
         max_concurrent: int | None,
         settings: AgentSettings,

@@ -7,7 +7,7 @@ segment begins or not, and the state of the rollout answers both.
 
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from contextvars import ContextVar, Token
+from contextvars import Context, ContextVar, Token
 from typing import Any
 
 import trio
@@ -61,24 +61,32 @@ class Counted:
     number: int = field(default=0, init=False)
     _none: trio.Event | None = field(default=None, init=False)
 
-    @contextmanager
-    def one(self) -> Generator[None]:
+    def begin(self) -> None:
         """One is going on."""
         self.number += 1
+
+    def end(self) -> None:
+        """It is over."""
+        self.number -= 1
+        if not self.number and self._none is not None:
+            self._none.set()
+            self._none = None
+
+    @contextmanager
+    def one(self) -> Generator[None]:
+        """One is going on in the block."""
+        self.begin()
         try:
             yield
         finally:
-            self.number -= 1
-            if not self.number and self._none is not None:
-                self._none.set()
-                self._none = None
+            self.end()
 
     async def none(self) -> None:
         """Wait until none is going on."""
+        await trio.lowlevel.checkpoint()
         while self.number:
             self._none = self._none or trio.Event()
             await self._none.wait()
-        await trio.lowlevel.checkpoint()
 
 
 @define(eq=False)
@@ -136,6 +144,14 @@ class Flow:
         with trio.move_on_after(seconds):
             await self._drains.wait()
         return not self.draining
+
+    def start(self, segment: Context, begin: Callable[[], object]) -> None:
+        """Start what belongs to a running segment. Where that was asked for from outside, over HTTP, it gets the
+        segment's context, so that it goes with its permit."""
+        if self.segments is None or _within.get() is not None:
+            begin()
+        else:
+            segment.run(begin)
 
     async def permit(self, waits: Callable[[trio.CancelScope | None], None]) -> Permit | None:
         """The permit of a segment, waited for if need be; `waits` is given what ends the wait, and None when it is

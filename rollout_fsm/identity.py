@@ -5,12 +5,17 @@ equal keys and the index of the rollout together say which one it is. The invari
 have the same identity, and another `run_all` over the same tasks has the same identities.
 """
 
+import re
+
 from attrs import frozen
 
 from rollout_fsm.trace import Trace
 
 MOST = 10**15
 """No set has so many tasks, and no task so many rollouts: a larger number is somebody else's."""
+
+
+_PLACED = re.compile(r"-[0-9]+\Z")
 
 
 @frozen
@@ -26,8 +31,9 @@ class Identity:
 
     @property
     def group(self) -> str:
-        """The id of the group that the rollouts of this task are."""
-        return self.key if self.place == 1 else f"{self.key}-{self.place}"
+        """The id of the group that the rollouts of this task are: its key, and its place where that is not the first.
+        A key that ends as if it had a place always has one, so no two groups have the same id."""
+        return self.key if self.place == 1 and not _PLACED.search(self.key) else f"{self.key}-{self.place}"
 
     def __str__(self) -> str:
         return f"{self.group}#{self.index}"
@@ -43,9 +49,8 @@ def identity(key: object, group: object, index: object) -> Identity | None:
     """The identity that a trace's `task.key`, `group.id` and `group.index` say; None where they say none."""
     if not isinstance(key, str) or not isinstance(group, str) or type(index) is not int or not 0 <= index < MOST:
         return None
-    if group == key:
-        return Identity(key, 1, index)
-    place = group.removeprefix(f"{key}-")
-    if place == group or not (place.isascii() and place.isdigit()) or place.startswith("0") or place == "1":
+    place = "1" if group == key else group.removeprefix(f"{key}-")
+    if not (place.isascii() and place.isdigit() and len(place) < len(str(MOST))):
         return None
-    return Identity(key, int(place), index) if len(place) < len(str(MOST)) else None
+    found = Identity(key, int(place), index)
+    return found if found.group == group and found.place > 0 else None

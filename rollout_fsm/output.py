@@ -32,6 +32,8 @@ TRACES = "traces.jsonl"
 JOURNAL = "journal.db"
 SUPERSEDED = "superseded.jsonl"
 """Where traces are that count no more, each with the reason in `info["superseded"]`."""
+TO_BE_RETRIED = "to_be_retried"
+"""In the `info` of a trace that another attempt was to follow, which the engine's end came before."""
 TORN = "traces.torn"
 """Where the halves of lines are that a crash tore off."""
 FILES = (TRACES, JOURNAL, f"{JOURNAL}-wal", SUPERSEDED, TORN, f"{TRACES}{BESIDE}", LOCK)
@@ -50,6 +52,8 @@ class Written:
     state: str | None
     """The state that its last transition led to."""
     stop_condition: str | None
+    to_be_retried: bool = False
+    """Whether another attempt was to follow, which the engine's end came before."""
     ok: bool
     digest: str
     """Of its line."""
@@ -271,6 +275,7 @@ def _written(line: bytes) -> Written:
         hash=_text(task.get("hash")),
         state=_text(last.get("target")),
         stop_condition=_text(data.get("stop_condition")),
+        to_be_retried=TO_BE_RETRIED in _record(data.get("info")),
         ok=data.get("ok") is True,
         digest=_digest(line),
     )

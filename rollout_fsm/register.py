@@ -11,9 +11,11 @@ from attrs import define, field, frozen
 from rollout_fsm.attempt import attempt
 from rollout_fsm.errors import text
 from rollout_fsm.flow import DRAINED
+from rollout_fsm.identity import Identity
 from rollout_fsm.keeping import Keeper
 from rollout_fsm.observers import Observers
 from rollout_fsm.outcome import Interrupt, pass_on, plain
+from rollout_fsm.output import TO_BE_RETRIED
 from rollout_fsm.plan import Plan
 from rollout_fsm.pursuit import Pursuit
 from rollout_fsm.rollout import Rollout
@@ -41,6 +43,10 @@ class Register:
     run_info: RunInfo
     observers: Observers
     live: dict[Rollout, Live] = field(factory=dict, init=False)
+    resting: dict[str, tuple[Rollout, Live]] = field(factory=dict, init=False)
+    """Finished attempts that others are to follow, by the ids of their traces."""
+    handed_out: list[tuple[trio.Event, frozenset[Identity]]] = field(factory=list, init=False)
+    """What resumptions of this engine have taken upon themselves, each until its event."""
     closed: bool = field(default=False, init=False)
     """Whether the engine is being left."""
     _unwritten: "WeakValueDictionary[str, trio.Event]" = field(init=False, factory=WeakValueDictionary)
@@ -92,11 +98,19 @@ class Register:
         for rollout in tuple(self.live):
             rollout.stop(DRAINED)
 
-    async def settled(self, rollout: Rollout, pursuit: Pursuit) -> Trace:
-        """The last attempt's trace, once it is on disk or known to be lost (L73); written now if another attempt was to
-        follow."""
-        if pursuit.again is not None:
-            self._submit(rollout.trace, rollout.keeper)
+    def another_follows(self, rollout: Rollout) -> None:
+        """The attempt that was to follow begins."""
+        self.resting.pop(rollout.trace.id, None)
+
+    def none_follows(self, rollout: Rollout) -> list[Interrupt]:
+        """The attempt that was to follow does not come: this one is the last after all, and says so."""
+        _, live = self.resting.pop(rollout.trace.id)
+        rollout.trace.info[TO_BE_RETRIED] = True
+        self._submit(rollout.trace, rollout.keeper)
+        return live.observers.tell("on_finished", rollout.trace)
+
+    async def settled(self, rollout: Rollout) -> Trace:
+        """The trace of a rollout that has ended, once it is on disk or known to be lost (L73)."""
         written = self._unwritten.get(rollout.trace.id)
         if written is not None:
             await written.wait()
@@ -107,6 +121,7 @@ class Register:
         async with trio.open_nursery() as nursery:
             for rollout in tuple(self.live):
                 nursery.start_soon(self._end, rollout)
+        await self.services.flow.driven.none()
 
     async def _end(self, rollout: Rollout) -> None:
         with trio.CancelScope(shield=True):  # what came out of a sibling's release cuts nobody's release short
@@ -144,6 +159,7 @@ class Register:
             self._submit(trace, keeper)
             met += live.observers.tell("on_finished", trace)
         else:
+            self.resting[trace.id] = rollout, live
             met += live.observers.tell("on_retry", trace, again)
         stop = getattr(trace.errors[0], "type", "?") if trace.errors else trace.stop_condition
         said = "rollout done: id=%s task=%s reward=%s turns=%d stop=%s%s"

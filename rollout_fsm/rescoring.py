@@ -257,7 +257,7 @@ class _Rescorer:
             declared = signals_of(
                 task=task, trace=trace, runtime=None, hooks=hooks, harness_metrics=self.harness_metrics
             )
-            judging, faults = judge_signals(task, self.judges, trace)
+            judging, faults = judge_signals(task, self.judges, trace, self.services.enter)
             expected = [*declared, *judging]
             trace.rewards.clear()
             trace.metrics.clear()

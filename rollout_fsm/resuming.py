@@ -54,9 +54,10 @@ def resumption(
     """What a run owes. `hashes`: the content of the tasks' rollouts that are asked for; `live`: the ids of traces whose
     rollouts are this process's own."""
     found, own = list(written), frozenset(live)
-    superseded = {**{trace: why for trace in found if (why := _cut_off(trace)) is not None}, **outdated(found, hashes)}
+    asked = [trace for trace in found if trace.identity in hashes]
+    superseded = {**{trace: why for trace in asked if (why := _cut_off(trace)) is not None}, **outdated(found, hashes)}
     done = frozenset(trace.identity for trace in found if trace.identity is not None and trace not in superseded)
-    kept = {trace.id for trace in found}
+    kept = {trace.id for trace in found if not trace.to_be_retried}
     attempts: defaultdict[Identity, list[Attempt]] = defaultdict(list)
     for attempt in content.attempts:
         asked_for = attempt.identity in hashes and attempt.identity not in done and attempt.trace not in own
@@ -77,6 +78,8 @@ def _cut_off(trace: Written) -> str | None:
     """Why the rollout of a written trace is owed all the same; None if it is not."""
     if _has_been_aborted(trace.state or ""):
         return "the rollout was aborted"
+    if trace.to_be_retried:
+        return "another attempt was to follow"
     return "the rollout was drained" if trace.stop_condition == DRAINED else None
 
 

@@ -191,7 +191,8 @@ class Rollout:
         if not isinstance(error, BaseException):
             raise TypeError(f"fail() takes the exception that made the rollout fail, not {error!r}")
         state = self._declared
-        if state.activity is not None and state.group != "cancellation":
+        waits = self._world.permit_wait is not None
+        if waits or (state.activity is not None and state.group != "cancellation"):
             raise RolloutBusyError(self._busy("fail"))
         if state.kind == "final" or state.activity is not None:
             log.warning("fail() of rollout %s, which is %s: %s", self.trace.id, self.state, text(error))
@@ -205,7 +206,11 @@ class Rollout:
         while self._settled is not None:
             self._ask_to_cancel()
             await self._settled.wait()
-        await self._drive("cancel")
+        if self._declared.activity is None:
+            await self._drive("cancel")
+        else:  # another process left it so, and nobody has gone on with it here
+            self._cancel_asked = True
+            await self._go()
 
     @protected
     async def go_on(self, runtime: Runtime | None) -> Trace:
@@ -284,7 +289,11 @@ class Rollout:
         """Run a segment, once there is a permit for it: waiting is free (L12)."""
         if self._world.permit_wait is not None:
             raise RolloutBusyError(self._busy("step"))
-        permit = await self.plan.services.flow.permit(self._world.await_permit)
+        try:
+            permit = await self.plan.services.flow.permit(self._world.await_permit)
+        except BaseException:
+            await self._abort()
+            raise
         if permit is not None:  # else the exchange ended while it waited
             with permit:
                 await self._drive("step", said=said)

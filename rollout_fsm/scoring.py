@@ -25,6 +25,8 @@ from rollout_fsm.task import Task
 from rollout_fsm.trace import Reward, Trace
 
 Kind: TypeAlias = Literal["metric", "reward", "judge"]
+Enter: TypeAlias = Callable[[object], Awaitable[None]]
+"""Enters what holds something open, once for the engine."""
 ORDER: tuple[Kind, ...] = ("metric", "reward", "judge")
 """The kinds run in this order; the signals of one kind run concurrently (L62)."""
 NAMING = "naming the judges"
@@ -74,10 +76,16 @@ def signals_of(
     ]
 
 
-def signal_of(judge: Judge, task: Task, trace: Trace) -> Signal:
+def signal_of(judge: Judge, task: Task, trace: Trace, enter: Enter | None = None) -> Signal:
     """A judge as a signal. Raises `TypeError` for one without a name or with a weight that is no finite number."""
     name, weight = check_judge(judge)
-    return Signal(name=name, kind="judge", weight=weight, measure=partial(call, judge.score, task, trace))
+    return Signal(name=name, kind="judge", weight=weight, measure=partial(_verdict, judge, task, trace, enter))
+
+
+async def _verdict(judge: Judge, task: Task, trace: Trace, enter: Enter | None) -> object:
+    if enter is not None:
+        await enter(judge)
+    return await call(judge.score, task, trace)
 
 
 def check_judge(judge: Judge) -> tuple[str, float]:
@@ -90,11 +98,14 @@ def check_judge(judge: Judge) -> tuple[str, float]:
     return name, weight
 
 
-def judge_signals(task: Task, judges: Sequence[Judge], trace: Trace) -> tuple[list[Signal], list[Failure]]:
-    """The task's own judges and those of the run, as signals. One that cannot be asked fails the scoring, and keeps no
-    other signal from running."""
+def judge_signals(
+    task: Task, judges: Sequence[Judge], trace: Trace, enter: Enter
+) -> tuple[list[Signal], list[Failure]]:
+    """The task's own judges and those of the run, as signals; those of the run are entered once for the engine. One
+    that cannot be asked fails the scoring, and keeps no other signal from running."""
     try:
-        return [signal_of(judge, task, trace) for judge in (*task.judges(), *judges)], []
+        own = [signal_of(judge, task, trace) for judge in task.judges()]
+        return [*own, *(signal_of(judge, task, trace, enter) for judge in judges)], []
     except BaseException as raised:  # noqa: BLE001  (the task's own code; said with the other failures)
         pass_on(raised)
         errors = [record(attribute(leaf, TaskError, NAMING)) for leaf in failed(raised, TaskError, NAMING)]

@@ -1,6 +1,7 @@
 """One segment, as its model calls know it: who is in flight, what failed, when it must be over (L12, L15, L18, L24)."""
 
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from typing import Protocol
 
 import trio
@@ -86,6 +87,8 @@ class SegmentRun:
     drain: float
     shorten: Callable[[trio.CancelScope, float], None]
     """Leaves that scope no more than so many seconds."""
+    context: Context = field(factory=copy_context, repr=False)
+    """The context variables of the task that runs the segment."""
     nursery: trio.Nursery | None = None
     """Where calls are admitted to; None before, once the harness has returned, and once a hook has failed."""
     interrupt: trio.CancelScope = field(factory=trio.CancelScope)

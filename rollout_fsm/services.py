@@ -169,7 +169,10 @@ class EngineServices:
 
     def submit(self, trace: Trace, keeper: Keeper | None) -> trio.Event | None:
         """Have a finished trace written. The event is set when it is on disk or lost; None where nothing is written."""
+        if self.sink is None:
+            return None
         if self._unwritten is None:
+            self._lose(trace, "the engine has ended")
             return None
         written = self._last = trio.Event()
         self._unwritten.send_nowait((trace, keeper, written))
@@ -246,14 +249,20 @@ class EngineServices:
     async def _append(self, sink: TraceSink, trace: Trace) -> None:
         await trio.to_thread.run_sync(sink.append, trace, limiter=self._writing)
 
+    @trio.lowlevel.enable_ki_protection
     async def _write(self, unwritten: trio.MemoryReceiveChannel[_Unwritten], sink: TraceSink) -> None:
-        with trio.CancelScope(shield=True):
-            async for trace, keeper, written in unwritten:
-                done = await attempt(self._append, sink, trace)
-                if done.error is not None:  # a full disk, a trace that is no JSON: this one is lost, the others go on
-                    self.lost.append(LostTrace(id=trace.id, task=trace.task.type, error=text(done.error)))
-                    log.error("the trace of rollout %s could not be written: %s", trace.id, text(done.error))
-                elif keeper is not None:
-                    keeper.written()
-                written.set()
+        try:
+            with trio.CancelScope(shield=True):
+                async for trace, keeper, written in unwritten:
+                    done = await attempt(self._append, sink, trace)
+                    if done.error is not None:  # a full disk, say: this one is lost, the others go on
+                        self._lose(trace, text(done.error))
+                    elif keeper is not None:
+                        keeper.written()
+                    written.set()
+        finally:
             self._all_written.set()
+
+    def _lose(self, trace: Trace, why: str) -> None:
+        self.lost.append(LostTrace(id=trace.id, task=trace.task.type, error=why))
+        log.error("the trace of rollout %s could not be written: %s", trace.id, why)

@@ -78,7 +78,7 @@ class Session:
             with self._waiting("engine", "the end of the pause"):
                 await pause.wait()
         call, nursery = self._admit()
-        nursery.start_soon(self._turn, call, request)
+        self.plan.services.flow.start(call.segment.context, lambda: nursery.start_soon(self._turn, call, request))
         try:
             await call.done.wait()
         except BaseException:
@@ -162,6 +162,7 @@ class Session:
         condition = self.trace.stop_condition or self.plan.limits.reached(self.trace, len(segment.in_flight))
         if condition is not None:
             raise self._refuse(segment, condition)
+        self.plan.services.flow.turns.begin()
         return segment.begin(), segment.nursery
 
     def _refuse(self, segment: SegmentRun, condition: str) -> TurnRefused:
@@ -176,7 +177,7 @@ class Session:
         segment = call.segment
         hook_failures: tuple[ErrorRecord, ...] = ()
         try:
-            with call.scope, self.plan.services.flow.turns.one():
+            with call.scope:
                 call.response = await self._answer(call, request)
         except (TurnRefused, ProviderError) as told:
             call.fail(told)
@@ -186,6 +187,7 @@ class Session:
         finally:
             segment.leave(call)
             call.done.set()
+            self.plan.services.flow.turns.end()
         if hook_failures:  # after the answer, in the same step: who waits for it is told before it is struck
             self._hook_failed(segment, hook_failures)
 

@@ -106,13 +106,43 @@ async def test_a_cancelled_attempt_is_the_last() -> None:
     assert world.began.count("runtime.start") == 1
 
 
-async def test_a_back_off_can_be_cancelled() -> None:
-    world = World(script={"model": failing(1)})
-    async with open_engine(gateway=False) as engine:
+class Ends:
+    """Notes what is told of ends."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def on_retry(self, trace: Trace, seconds: float) -> None:
+        self.told.append("retry")
+
+    def on_finished(self, trace: Trace) -> None:
+        self.told.append("finished")
+
+
+async def test_a_back_off_that_is_cancelled_makes_its_attempt_the_last() -> None:
+    world, ends = World(script={"model": failing(1)}), Ends()
+    async with open_engine(gateway=False, observers=[ends]) as engine:
         with trio.move_on_after(5):
             await engine.run(world_task(world), retry=flat(3), **agent(world))
         assert trio.current_time() == 5
+        assert ends.told == ["retry", "finished"]
     assert world.began.count("runtime.start") == 1
+
+
+async def test_an_engine_that_is_left_ends_every_back_off_and_tells_of_each_rollout_once() -> None:
+    world, ends = World(script={"model": failing(99, after=1)}), Ends()
+    tasks = [world_task(world, prompt=f"number {number}") for number in range(6)]
+    seen: list[Trace] = []
+    async with trio.open_nursery() as nursery, open_engine(gateway=False, observers=[ends]) as engine:
+
+        async def consume() -> None:
+            async with engine.run_all(tasks, max_concurrent=2, retry=flat(9, 3), **agent(world)) as traces:
+                seen.extend([trace async for trace in traces])
+
+        nursery.start_soon(consume)
+        await trio.sleep(5.5)
+    assert ends.told.count("finished") == len(seen) == len({trace.id for trace in seen})
+    assert 0 < len(seen) <= 6
 
 
 @pytest.mark.real_time

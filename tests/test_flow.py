@@ -399,3 +399,71 @@ async def test_a_step_that_waits_for_its_permit_is_told_no_when_the_exchange_end
                 await ended
             await trio.testing.wait_all_tasks_blocked()
             assert (answers, world.began.count("segment"), clock()) == ([False], 0, 0)
+
+
+# ---- at the moment of an admission, of a start, of an end
+
+
+@pytest.mark.parametrize("wait", range(12))
+async def test_no_model_call_begins_after_an_awaited_pause_has_returned(wait: int) -> None:
+    world = World(turns=30)
+    async with open_engine(gateway=False) as engine, trio.open_nursery() as nursery:
+        rollout = engine.rollout(world_task(world), **agent(world))
+        await rollout.open()
+        nursery.start_soon(rollout.step)
+        for _ in range(wait):
+            await trio.lowlevel.checkpoint()
+        await engine.pause()
+        began = world.began.count("model")
+        await trio.testing.wait_all_tasks_blocked()
+        assert world.began.count("model") == began == world.left.count("model")
+        engine.resume()
+
+
+@pytest.mark.parametrize("after", range(1, 6))
+async def test_a_drain_by_the_consumer_harms_no_rollout_that_runs(after: int) -> None:
+    world = World(turns=2, script={"model": sleeps(1)})
+    tasks = [world_task(world, prompt=f"number {number}") for number in range(12)]
+    seen: list[Trace] = []
+    async with open_engine(gateway=False) as engine, engine.run_all(tasks, max_concurrent=3, **agent(world)) as traces:
+        async for trace in traces:
+            seen.append(trace)
+            if len(seen) == after:
+                engine.drain()
+    assert {trace.stop_condition for trace in seen} <= {"agent_completed", "drained"}
+    assert all(trace.ok for trace in seen)
+    assert after <= len(seen) <= after + 3
+
+
+async def test_a_step_that_is_cancelled_while_it_waits_for_its_permit_aborts_its_rollout() -> None:
+    busy, late = World(script={"model": sleeps(50)}), World()
+    async with while_it_runs(max_active_segments=1) as (engine, _), trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: engine.run(world_task(busy), **agent(busy)))
+        await trio.testing.wait_all_tasks_blocked()
+        rollout = engine.rollout(world_task(late), **agent(late))
+        await rollout.open()
+        with trio.move_on_after(5):
+            await rollout.step()
+        assert (rollout.state, late.unreleased()) == ("aborted", [])
+
+
+async def test_a_failure_is_refused_while_a_step_waits_for_its_permit() -> None:
+    busy, late = World(script={"model": sleeps(50)}), World()
+    async with while_it_runs(max_active_segments=1) as (engine, _), trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: engine.run(world_task(busy), **agent(busy)))
+        await trio.testing.wait_all_tasks_blocked()
+        rollout = engine.rollout(world_task(late), **agent(late))
+        await rollout.open()
+        nursery.start_soon(rollout.step)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(RolloutBusyError):
+            rollout.fail(ValueError("mine"))
+        await rollout.cancel()
+
+
+async def test_resume_without_tasks_takes_no_settings() -> None:
+    async with open_engine(gateway=False) as engine:
+        with pytest.raises(TypeError, match="name its tasks"):
+            engine.resume(None, **agent(World()))
+        with pytest.raises(RuntimeError, match="resumes no run"):
+            engine.resume([], **agent(World()))

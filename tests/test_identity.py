@@ -30,6 +30,8 @@ def test_every_rollout_of_a_set_has_an_identity_of_its_own(keys: list[str], time
     assert None not in found
     assert len(set(found)) == len(owed)
     assert [each.group for each in found if each is not None] == [job.group.id for job in owed]
+    groups = {(each.key, each.place): each.group for each in found if each is not None}
+    assert len(set(groups.values())) == len(groups)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ class Batch(StandsFor[trio_batch.Batch[T]], AsyncIterator[T], Generic[T]):
     """What had come when the wait for it was cancelled: the next one to ask has it."""
 
     async def __aenter__(self) -> "Batch[T]":
-        await self._call(self._inner.__aenter__)
+        await self._enter(self._inner.__aenter__, partial(self._inner.__aexit__, None, None, None))
         return self
 
     async def __aexit__(

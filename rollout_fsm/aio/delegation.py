@@ -46,6 +46,17 @@ class StandsFor(Generic[X]):
     async def _call(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
         return await self._caller.submit(function, *args).result()
 
+    async def _enter(self, enter: Callable[[], Awaitable[object]], undo: Callable[[], Awaitable[object]]) -> None:
+        """Enter the block of the object on trio. What a cancellation meets entered is undone: nobody will leave it."""
+        work = self._caller.submit(enter)
+        try:
+            await work.result()
+        except asyncio.CancelledError:
+            if work.returned:
+                undone = self._caller.submit(_unattended, undo)
+                await undone.ended.wait()  # whatever strikes meanwhile
+            raise
+
     async def _leave(
         self, leave: Exit, error: BaseException | None, *, abandon: Callable[[], Awaitable[object]]
     ) -> None:
@@ -134,4 +145,4 @@ async def _unattended(call: Callable[[], Awaitable[object]]) -> None:
     except trio.Cancelled:
         raise
     except Exception as error:  # noqa: BLE001
-        log.error("ending what was left by GeneratorExit failed: %s", text(error))
+        log.error("ending what nobody will leave failed: %s", text(error))

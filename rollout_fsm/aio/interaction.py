@@ -29,7 +29,7 @@ class Interaction(StandsFor[trio_interaction.Interaction]):
         return self._inner.trace
 
     async def __aenter__(self) -> "Interaction":
-        await self._call(self._inner.__aenter__)
+        await self._enter(self._inner.__aenter__, self._inner.rollout.cancel)
         return self
 
     async def __aexit__(

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 
 import trio
-from attrs import define, field
+from attrs import Factory, define, field
 
 from rollout_fsm.exact_json import plain
 from rollout_fsm.identity import Identity
@@ -48,6 +48,8 @@ class Journal:
     _attempts: int
     """How many attempts and leases there are: the next number is one more."""
     _leases: int
+    inherited: int = field(init=False, default=Factory(lambda self: self._attempts, takes_self=True))
+    """How many attempts earlier processes began: theirs have numbers up to this."""
     _filling: Batch = field(init=False, factory=Batch)
     """What was recorded and is in no commit."""
     _next: _Commit = field(init=False, factory=_Commit)

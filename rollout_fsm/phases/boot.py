@@ -41,11 +41,12 @@ async def boot(world: World) -> Outcome:
 
 
 def take_over(world: World, runtime: Runtime) -> None:
-    """Hold a runtime that was set up and used by another process, as if it had been started here."""
+    """Hold a runtime that was set up and used by another process, as if it had been started here. Raises nothing: the
+    runtime is not asked for its name."""
     plan = world.plan
     world.runtime = runtime
     world.calling(SandboxError, "taking the runtime over")
-    _hold(world, runtime, _name(runtime))
+    _hold(world, runtime, world.trace.id)
     world.calling(HarnessError, "taking the runtime over")
     world.hold("cleanup", f"harness {plan.harness_name!r}", partial(call, plan.harness.cleanup, world.trace, runtime))
 

@@ -46,7 +46,7 @@ def traces_of(folder: Path) -> list[Trace]:
 async def test_a_run_that_is_killed_and_resumed_until_it_is_done_misses_no_task_and_leaves_nothing(
     seed: int, tmp_path: Path, place: Place
 ) -> None:
-    chosen, kills = random.Random(seed), {"dev": 2, "ci": 3, "fuzz": 8}[profile()]
+    chosen, kills = random.Random(seed), {"dev": 1, "ci": 2, "fuzz": 8}[profile()]
     arguments, ever = begins(tmp_path), set[str]()
     for _ in range(kills):
         async with running(tmp_path, arguments) as run:

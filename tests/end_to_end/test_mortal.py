@@ -56,7 +56,7 @@ class Size:
         return self.tasks * ROLLOUTS_PER_TASK
 
 
-SIZES = {"dev": Size(tasks=4, kills=2), "ci": Size(tasks=5, kills=5), "fuzz": Size(tasks=100, kills=100)}
+SIZES = {"dev": Size(tasks=4, kills=2), "ci": Size(tasks=5, kills=4), "fuzz": Size(tasks=100, kills=100)}
 
 
 @define
