@@ -20,6 +20,7 @@ from rollout_fsm.attempt import attempt
 from rollout_fsm.attempts import Attempts
 from rollout_fsm.batch import Batch, ByTask, Job, OneByOne, jobs
 from rollout_fsm.ending import settle_endings
+from rollout_fsm.errors import TaskError, attribute
 from rollout_fsm.flow import Quiet
 from rollout_fsm.harness import Harness
 from rollout_fsm.interaction import Interaction
@@ -33,6 +34,7 @@ from rollout_fsm.output import RunFolder
 from rollout_fsm.pursuit import Pursuit
 from rollout_fsm.register import Register
 from rollout_fsm.rescoring import Rescored, Rescorings, TaskSource, rescore
+from rollout_fsm.retry import RetryPolicy
 from rollout_fsm.rollout import Rollout
 from rollout_fsm.services import EngineServices, LostTrace
 from rollout_fsm.settings import AgentSettings, OneRollout, settle, task_info
@@ -60,6 +62,8 @@ class Engine:
     _manager: AbstractAsyncContextManager[trio.Nursery] | None = field(init=False, default=None)
     _nursery: trio.Nursery | None = field(init=False, default=None)
     _register: Register | None = field(init=False, default=None)
+    _journal_gone: str | None = field(init=False, default=None)
+    """Why nothing is known of what a dead process left."""
     _rescorings: Rescorings = field(init=False, factory=Rescorings)
 
     # ---- rollouts
@@ -315,6 +319,8 @@ class Engine:
                 raise bare(problem)
             finally:
                 problem = None
+        if self._journal_gone is not None:
+            services.journal_fails(self._journal_gone)
         self._register = Register(services, self._run_info, self._observers)
         return self
 
@@ -326,9 +332,13 @@ class Engine:
         journal: Journal | None = None
         try:
             journal = Journal.open(self._folder.journal)
-            if self._resumes and (before := journal.read().processes):
+            before = journal.read().processes if self._resumes else ()
+            if before:
                 name = self._run_info.name or before[0].name
                 self._run_info = RunInfo(id=before[0].run_id, name=name)
+            elif self._resumes and self._folder.traces.stat().st_size:
+                self._journal_gone = f"{self._folder.journal} says nothing: what a dead process left is not found"
+                log.error("%s", self._journal_gone)
             journal.process(run_id=self._run_info.id, name=self._run_info.name)
         except BaseException:
             if journal is not None:
@@ -387,8 +397,10 @@ class Engine:
         asked = list(tasks)
         for task in {type(task): task for task in asked}.values():
             settle(task, has_user=False, services=services, settings=settings)
-        for task in asked:
-            task_info(task)
+        if taken := sorted({"id", "group"} & settings.keys()):
+            raise TypeError(f"each of many rollouts has an id and a group of its own; leave {taken[0]}= to run()")
+        for place, task in enumerate(asked):
+            _described(task, place)
         self._present.observers.joined_by(settings.get("observers", ()))
         return list(jobs(asked, rollouts_per_task))
 
@@ -452,10 +464,21 @@ def open_engine(
 
 
 def _refuse_retries(verb: str, settings: AgentSettings) -> None:
-    if (policy := settings.get("retry")) is not None and policy.max_retries:
+    if isinstance(policy := settings.get("retry"), RetryPolicy) and policy.max_retries:
         raise TypeError(
             f"{verb}() is driven by its caller, so the engine cannot try it again; leave retry= to run() and run_all()"
         )
+
+
+def _described(task: Task, place: int) -> None:
+    """Raises what keeps a task from standing on a trace; what its own code raises is a `TaskError`."""
+    try:
+        task_info(task)
+    except (TypeError, ValueError):
+        raise
+    except Exception as error:
+        doing = f"reading key, hash and row of task {place} ({type(task).__name__})"
+        raise attribute(error, TaskError, doing) from error
 
 
 def _at_least_one(name: str, value: int) -> None:

@@ -85,7 +85,8 @@ class Counted:
         """Wait until none is going on."""
         await trio.lowlevel.checkpoint()
         while self.number:
-            self._none = self._none or trio.Event()
+            if self._none is None:
+                self._none = trio.Event()
             await self._none.wait()
 
 

@@ -46,7 +46,7 @@ class FolderLock:
         Raises `FolderInUseError` naming the process that has it, `OSError` where the file cannot be made or locked.
         """
         while self._fd is None:
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
             try:
                 self._lock(fd)
                 if _is_at(fd, self.path):  # else who held it before has just taken it away
@@ -102,8 +102,9 @@ def _holder(fd: int) -> str:
     try:
         said = json.loads(os.pread(fd, 4096, 0))
         run = f", run {said['run']}" if said["run"] else ""
-        return f"process {said['pid']} on {said['host']}{run}, since {said['since']}"
-    except (ValueError, TypeError, KeyError):
+        told = f"process {said['pid']} on {said['host']}{run}, since {said['since']}"
+        return "".join(character if character.isprintable() else "?" for character in told)
+    except (ValueError, TypeError, KeyError, RecursionError):
         return "another process, which has only just begun"
 
 

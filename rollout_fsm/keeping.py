@@ -28,6 +28,8 @@ class Keeper:
     """Told why something could not be kept."""
     box: Acquisition | None = None
     """The runtime, once it is to be found again."""
+    _told: JSON = field(default=None, init=False)
+    """What an attempt that was to follow is to tell of this one."""
     _said: bool = field(default=False, init=False)
 
     async def acquiring(self, runtime: Runtime, name: str) -> None:
@@ -60,11 +62,12 @@ class Keeper:
 
     def followed(self, told: JSON) -> None:
         """The attempt is over and another one follows, which is to tell this of it."""
+        self._told = told
         self._entry.ended(self.trace.transitions[-1].target, written=False, retry=told)
 
     def written(self) -> None:
         """The trace is on disk, where it belongs."""
-        self._entry.ended(self.trace.transitions[-1].target, written=True)
+        self._entry.ended(self.trace.transitions[-1].target, written=True, retry=self._told)
 
     async def durable(self) -> None:
         """Return once all that was told is on disk, or is known not to be."""

@@ -60,14 +60,15 @@ class Pursuit:
         """An attempt has ended: whether another follows, and what the trace tells of those before it. Raises nothing;
         returns the interrupts that a back-off of the embedder's own raised."""
         met: list[Interrupt] = []
+        self.again = None
         if self.earlier:
-            kept = trace.info if isinstance(trace.info, dict) else {}  # hooks may have put anything in its place
-            trace.info = {**kept, ATTEMPTS: list(self.earlier)}
-        self.again = self._wait(trace, borrowed, met) if goes_on else None
-        if self.again is not None:
+            note(trace, ATTEMPTS, list(self.earlier))
+        again = self._wait(trace, borrowed, met) if goes_on else None
+        if again is not None:
             self.earlier.append(attempt_record(trace))
             if keeper is not None:
                 keeper.followed(self.earlier[-1])
+        self.again = again
         try:
             return met
         finally:
@@ -85,3 +86,8 @@ class Pursuit:
             return None
         finally:
             del met
+
+
+def note(trace: Trace, name: str, value: JSON) -> None:
+    """Put something in a trace's `info`, whatever hooks have put in the place of that."""
+    trace.info = {**(trace.info if isinstance(trace.info, dict) else {}), name: value}

@@ -17,7 +17,7 @@ from rollout_fsm.observers import Observers
 from rollout_fsm.outcome import Interrupt, pass_on, plain
 from rollout_fsm.output import TO_BE_RETRIED
 from rollout_fsm.plan import Plan
-from rollout_fsm.pursuit import Pursuit
+from rollout_fsm.pursuit import Pursuit, note
 from rollout_fsm.rollout import Rollout
 from rollout_fsm.services import EngineServices
 from rollout_fsm.settings import AgentSettings, OneRollout, agent_config, settle, task_info
@@ -105,7 +105,7 @@ class Register:
     def none_follows(self, rollout: Rollout) -> list[Interrupt]:
         """The attempt that was to follow does not come: this one is the last after all, and says so."""
         _, live = self.resting.pop(rollout.trace.id)
-        rollout.trace.info[TO_BE_RETRIED] = True
+        note(rollout.trace, TO_BE_RETRIED, True)
         self._submit(rollout.trace, rollout.keeper)
         return live.observers.tell("on_finished", rollout.trace)
 

@@ -360,7 +360,7 @@ class _Earlier:
         return cls(
             rewards=dict(trace.rewards),
             metrics=dict(trace.metrics),
-            info=dict(trace.info),
+            info=dict(trace.info) if isinstance(trace.info, dict) else {},
             ending=trace.ending,
             spent=len(trace.extra_usage),
         )

@@ -6,8 +6,8 @@ borrowed runtime, which would not be fresh.
 """
 
 import builtins
-import math
 import random
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any, TypeAlias, cast
@@ -16,7 +16,7 @@ from attrs import Attribute, asdict, field, frozen
 
 from rollout_fsm.ending import kinds_of
 from rollout_fsm.errors import ErrorRecord, RolloutError
-from rollout_fsm.exact_json import plain
+from rollout_fsm.exact_json import plain_with_faults
 from rollout_fsm.machine.endings_file import endings
 from rollout_fsm.machine.exact import suggestion
 from rollout_fsm.machine.lifecycle import lifecycle
@@ -137,7 +137,7 @@ def attempt_record(trace: Trace) -> dict[str, JSON]:
         "end": trace.transitions[-1].time if trace.transitions else None,
     }
     kept = {name: value for name, value in told.items() if value is not None}
-    return cast(dict[str, JSON], plain(kept, f"attempt {trace.id} cannot be recorded"))
+    return cast(dict[str, JSON], plain_with_faults(kept)[0])  # a NaN, say, costs itself alone
 
 
 def _fields(record: Any) -> dict[str, object]:
@@ -187,6 +187,6 @@ def _misnamed(name: str) -> str | None:
 
 
 def _seconds(value: object, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= sys.float_info.max:
         raise ValueError(f"{what} must be a finite number of seconds of at least 0, not {value!r}")
     return float(value)

@@ -296,7 +296,10 @@ class Rollout:
             raise
         if permit is not None:  # else the exchange ended while it waited
             with permit:
-                await self._drive("step", said=said)
+                while self._settled is not None:  # another call came in the step in which the permit was granted
+                    await self._settled.wait()
+                if self.can_go_on:
+                    await self._drive("step", said=said)
 
     def _ask_to_cancel(self) -> None:
         self._cancel_asked = True

@@ -51,6 +51,7 @@ class TracesFile:
                 self._fd = _open(self.path)
             fcntl.flock(self._fd, fcntl.LOCK_EX)
             try:
+                _still_there(self._fd, self.path)
                 _append(self._fd, line.encode() + b"\n")
             finally:
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
@@ -180,6 +181,16 @@ def _sync_folder(path: Path) -> None:
         os.fsync(folder)  # a file's name is to survive a crash as its lines do
     finally:
         os.close(folder)
+
+
+def _still_there(fd: int, path: Path) -> None:
+    """Raises `FileNotFoundError` where the file is not at its path any more: what is written to it is nowhere."""
+    try:
+        there = os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        there = False
+    if not there:
+        raise FileNotFoundError(errno.ENOENT, f"{path} was removed, or replaced by another file, during the run")
 
 
 def _append(fd: int, line: bytes) -> None:

@@ -15,6 +15,7 @@ from rollout_fsm import (
     check_trace,
     open_engine,
     read_traces,
+    stop,
 )
 from rollout_fsm.flow import Counted
 from rollout_fsm.trace import TransitionRecord
@@ -143,6 +144,26 @@ async def test_an_engine_that_is_left_ends_every_back_off_and_tells_of_each_roll
         await trio.sleep(5.5)
     assert ends.told.count("finished") == len(seen) == len({trace.id for trace in seen})
     assert 0 < len(seen) <= 6
+
+
+@pytest.mark.parametrize("info", [None, "mine", 7])
+async def test_an_attempt_that_no_other_follows_ends_whatever_a_hook_has_made_of_its_info(info: Any) -> None:
+    class Spoils:
+        @stop
+        async def spoils(self, trace: Trace) -> bool:
+            trace.info = info
+            return False
+
+    class Drains(Ends):
+        def on_retry(self, trace: Trace, seconds: float) -> None:
+            super().on_retry(trace, seconds)
+            engine.drain()
+
+    world, ends = World(script={"model": failing(9)}), Drains()
+    async with open_engine(gateway=False, observers=[ends]) as engine:
+        trace = await engine.run(world_task(world, hooks=Spoils), retry=flat(3), **agent(world))
+    assert ends.told == ["retry", "finished"]
+    assert trace.info == {"to_be_retried": True}
 
 
 @pytest.mark.real_time
@@ -275,3 +296,30 @@ async def test_what_a_task_put_in_the_place_of_info_does_not_lose_the_attempts()
     async with open_engine(gateway=False, observers=[Spoils()]) as engine:
         trace = await engine.run(world_task(world), retry=flat(1), **agent(world))
     assert list(trace.info) == ["attempts"]
+
+
+async def test_an_attempt_that_json_cannot_carry_is_told_of_without_that_and_counts_all_the_same() -> None:
+    async def overloaded() -> None:
+        raise ProviderError("overloaded", status_code=float("nan"))  # type: ignore[arg-type]
+
+    world = World(script={"model": overloaded})
+    async with (
+        open_engine(gateway=False) as engine,
+        engine.run_all([world_task(world)], retry=flat(2, 0), **agent(world)) as traces,
+    ):
+        (trace,) = [trace async for trace in traces]
+    assert (world.began.count("model"), len(trace.info["attempts"])) == (3, 2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [10**400, float("inf"), -1, True])
+def test_a_pause_that_no_clock_can_tell_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="finite number of seconds"):
+        RetryPolicy(backoff=wrong)
+
+
+async def test_what_is_no_policy_is_refused_by_every_verb() -> None:
+    world = World()
+    async with open_engine(gateway=False) as engine:
+        for verb in (engine.rollout, engine.interaction):
+            with pytest.raises(TypeError, match="retry must be a RetryPolicy"):
+                verb(world_task(world), retry=3, **agent(world))

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from rollout_fsm import Task, Trace, open_engine
+from rollout_fsm import GroupInfo, Task, TaskError, Trace, open_engine
 from tests.world import (
     EchoModel,
     ScriptedHarness,
@@ -258,3 +258,23 @@ async def test_leaving_the_engine_ends_a_batch_whose_block_was_never_left() -> N
         await batch.__aenter__()
         await trio.testing.wait_all_tasks_blocked()
     assert world.began.count("runtime.start") == world.ended.count("runtime.stop") == 2
+
+
+async def test_many_rollouts_take_neither_an_id_nor_a_group() -> None:
+    world = World()
+    async with open_engine(gateway=False) as engine:
+        for name, value in (("id", "mine"), ("group", GroupInfo(id="mine", index=0))):
+            with pytest.raises(TypeError, match=f"leave {name}= to run"):
+                engine.run_all(tasks_of(world, 2), **agent(world, **{name: value}))
+
+
+async def test_a_task_that_cannot_say_which_one_it_is_is_refused_before_anything_starts() -> None:
+    class Lost(Task):
+        @property
+        def key(self) -> str:
+            raise KeyError("which?")
+
+    world = World()
+    async with open_engine(gateway=False) as engine:
+        with pytest.raises(TaskError, match=r"reading key, hash and row of task 1 \(Lost\) failed: KeyError"):
+            engine.run_all([*tasks_of(world, 1), Lost(prompt="x")], **agent(world))

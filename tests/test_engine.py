@@ -1,7 +1,8 @@
 """The engine's own life: what it holds, enters, refuses, tells and ends (L42, L75), and one rollout, whole."""
 
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,20 @@ import trio.testing
 
 from rollout_fsm import (
     GroupInfo,
+    Judge,
     Rollout,
     RolloutLimits,
     RolloutPolicy,
     RolloutTimeouts,
     Sampling,
+    Task,
     Trace,
     check_trace,
     open_engine,
     read_traces,
 )
 from rollout_fsm.engine import Engine
+from rollout_fsm.keeping import Keeper
 from tests.world import (
     EchoModel,
     ScriptedHarness,
@@ -249,6 +253,55 @@ async def test_a_harness_and_a_model_are_entered_once_and_left_after_the_rollout
     assert {*world.began[-2:]} == {"harness.leave", "model.leave"}
 
 
+async def test_a_judge_of_the_run_is_entered_once_before_it_scores_and_left_with_the_engine() -> None:
+    class Open(Judge):
+        name = "open"
+        weight = 1.0
+
+        async def __aenter__(self) -> "Open":
+            await world.act("judge.enter")
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            await world.act("judge.leave")
+
+        async def score(self, task: Task, trace: Trace) -> float:
+            return float(world.ended.count("judge.enter") - world.began.count("judge.leave"))
+
+    world = World(script={"judge.enter": sleeps(2)})
+    judges = [Open()]
+    async with open_engine(gateway=False) as engine:
+        traces = [await engine.run(world_task(world), **agent(world), judges=judges)]
+        async with engine.run_all([world_task(world)] * 3, **agent(world), judges=judges) as more:
+            traces += [trace async for trace in more]
+        await engine.rescore(await engine.run(world_task(world), **agent(world)), world_task(world), judges=judges)
+        assert "judge.leave" not in world.began
+    assert [(trace.ok, trace.rewards["open"].value) for trace in traces] == [(True, 1.0)] * 4
+    assert (world.began.count("judge.enter"), world.began.count("judge.leave")) == (1, 1)
+
+
+async def test_a_judge_that_cannot_be_entered_fails_the_scoring_of_who_asks_it() -> None:
+    class Shut(Judge):
+        name = "shut"
+        weight = 1.0
+
+        async def __aenter__(self) -> None:
+            raise OSError("no weights")
+
+        async def __aexit__(self, *_: object) -> None:
+            pytest.fail("it was never entered")
+
+        async def score(self, task: Task, trace: Trace) -> float:
+            pytest.fail("it was never entered")
+
+    world = World()
+    async with open_engine(gateway=False) as engine:
+        trace = await engine.run(world_task(world), **agent(world), judges=[Shut()])
+    assert (trace.ok, world.unreleased()) == (False, [])
+    assert "no weights" in trace.errors[0].message
+    assert trace.rewards["good"].value == 1.0
+
+
 async def test_one_that_is_slow_to_enter_is_bounded_by_boot_for_who_waits_and_serves_the_others() -> None:
     world = World(script={"harness.enter": sleeps(10)})
     harness = Entered(world)
@@ -369,6 +422,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "policy": ({"policy": "fail"}, "policy must be a RolloutPolicy"),
     "sampling": ({"sampling": {"temperature": 1}}, "sampling must be a Sampling"),
     "runtime": ({"runtime": "docker"}, "runtime must be a Runtime"),
+    "observers": ({"observers": [object()]}, "on_trace"),
     "unknown": ({"max_turns": 3}, "no setting 'max_turns'"),
 }
 
@@ -492,6 +546,53 @@ async def test_a_trace_that_cannot_be_written_is_lost_by_name_and_the_others_go_
             assert (await engine.run(world_task(world), **agent(world, id=name))).ok
     assert [(lost.id, "No space left" in lost.error) for lost in engine.lost] == [("lost", True)]
     assert [trace.id for trace in traces_in(tmp_path)] == ["kept"]
+
+
+@pytest.fixture
+def no_hang() -> Iterator[None]:
+    """What hangs under a shield is ended all the same: by an alarm, since no cancellation would reach it."""
+
+    def rings(*_: object) -> None:
+        raise TimeoutError("it hangs")
+
+    before = signal.signal(signal.SIGALRM, rings)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("moment", ["before the trace is noted", "after it is noted"])
+async def test_ctrl_c_that_strikes_the_writer_of_traces_comes_out_and_every_finished_trace_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_hang: None, moment: str
+) -> None:
+    note, struck, finished = Keeper.written, list[str](), list[str]()
+
+    def noted(keeper: Keeper) -> None:
+        strikes = not struck
+        struck.append(keeper.trace.id)
+        if strikes and moment == "before the trace is noted":
+            signal.raise_signal(signal.SIGINT)
+        note(keeper)
+        if strikes and moment == "after it is noted":
+            signal.raise_signal(signal.SIGINT)
+
+    class Ends:
+        def on_finished(self, trace: Trace) -> None:
+            finished.append(trace.id)
+
+    monkeypatch.setattr(Keeper, "written", noted)
+    world = World()
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        async with open_engine(gateway=False, output_dir=tmp_path / "run", observers=[Ends()]) as engine:
+            other = mint(engine, World())
+            await other.open()
+            await engine.run(world_task(world), **agent(world))
+            pytest.fail("it was not interrupted")
+    assert other.state == "aborted"
+    assert struck == finished == [trace.id for trace in traces_in(tmp_path / "run")]
+    assert (len(finished), engine.lost) == (2, ())
 
 
 async def test_an_engine_says_in_one_line_what_it_is() -> None:

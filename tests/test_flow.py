@@ -467,3 +467,46 @@ async def test_resume_without_tasks_takes_no_settings() -> None:
             engine.resume(None, **agent(World()))
         with pytest.raises(RuntimeError, match="resumes no run"):
             engine.resume([], **agent(World()))
+
+
+async def test_any_number_of_tasks_may_wait_for_a_pause_and_for_a_drain() -> None:
+    world = World(script={"model": sleeps(10)})
+    quiet: list[float] = []
+    async with while_it_runs() as (engine, clock), trio.open_nursery() as nursery:
+
+        async def wait(until: Callable[[], Any]) -> None:
+            await until()
+            quiet.append(clock())
+
+        nursery.start_soon(lambda: engine.run(world_task(world), **agent(world)))
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(3):
+            nursery.start_soon(wait, engine.pause)
+        await trio.sleep(20)
+        for _ in range(3):
+            nursery.start_soon(wait, engine.drain)
+    assert quiet == [10, 10, 10, 20, 20, 20]
+
+
+@pytest.mark.parametrize("verb", ["cancel", "close"])
+async def test_a_step_whose_permit_comes_in_the_step_in_which_its_exchange_ends_is_told_no(verb: str) -> None:
+    first, second = World(script={"model": sleeps(10)}), World()
+    answers: list[bool] = []
+    async with open_engine(gateway=False, max_active_segments=1) as engine, trio.open_nursery() as nursery:
+        held = engine.rollout(world_task(first), has_user=True, **agent(first))
+        waits = engine.rollout(world_task(second), has_user=True, **agent(second))
+        await held.open()
+        await waits.open()
+
+        async def step() -> None:
+            answers.append(await waits.step())
+
+        async def holder() -> None:
+            await held.step()
+            await getattr(waits, verb)()
+
+        nursery.start_soon(holder)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(step)
+    assert len(answers) == 1
+    assert waits.is_final

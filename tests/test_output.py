@@ -5,6 +5,7 @@ import logging
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -388,3 +389,44 @@ def test_nothing_is_lost_that_is_appended_while_others_are_superseded(tmp_path: 
     folder.close()
     assert ids(tmp_path / TRACES) == [f"new{index}" for index in range(60)]
     assert ids(tmp_path / SUPERSEDED) == [f"old{index}" for index in range(20)]
+
+
+# --- hostile folders
+
+
+@pytest.mark.parametrize("gone", ["file", "folder", "replaced"])
+def test_a_trace_that_would_be_written_to_a_file_that_is_not_there_any_more_is_no_written_trace(
+    tmp_path: Path, gone: str
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.open()
+    folder.append(finished("a"))
+    if gone == "folder":
+        shutil.rmtree(folder.path)
+    else:
+        folder.traces.unlink()
+    if gone == "replaced":
+        folder.traces.write_text("")
+    with pytest.raises(OSError, match="was removed, or replaced by another file, during the run"):
+        folder.append(finished("b"))
+
+
+def test_a_lock_that_is_a_link_leaves_what_it_leads_to_alone(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / LOCK).symlink_to(victim)
+    with pytest.raises(OSError, match="cannot be written"):
+        RunFolder(tmp_path / "run").open()
+    assert victim.read_text() == "mine"
+
+
+@pytest.mark.parametrize("said", ["[" * 5_000, '{"pid": "\\u001b[31m", "host": "h", "run": "", "since": "s"}'])
+def test_what_a_held_lock_says_can_do_no_harm(tmp_path: Path, said: str) -> None:
+    first = RunFolder(tmp_path / "run")
+    first.open()
+    (tmp_path / "run" / LOCK).write_text(said)
+    with pytest.raises(FolderInUseError) as refused:
+        RunFolder(tmp_path / "run").open()
+    assert str(refused.value).isprintable()
+    first.close()

@@ -35,6 +35,8 @@ class Left:
     written: str | None = None
     """The last state of its trace in the file; None if it is not there."""
     hash: str = NOW
+    retried: bool = False
+    """Whether its trace says that another attempt was to follow."""
 
     @property
     def over(self) -> bool:
@@ -44,7 +46,8 @@ class Left:
     @property
     def stays(self) -> bool:
         """Whether its trace is there and counts."""
-        return self.written in ("completed", "failed") and not self.drained and self.hash == NOW
+        counts = self.written in ("completed", "failed") and not self.drained and not self.retried
+        return counts and self.hash == NOW
 
 
 def each() -> Iterator[Left]:
@@ -92,6 +95,7 @@ def of_trace(name: str, left: Left) -> Written:
         hash=left.hash,
         state=left.written,
         stop_condition=DRAINED if left.drained else None,
+        to_be_retried=left.retried,
         ok=left.written == "completed",
         digest=name,
     )
@@ -123,6 +127,7 @@ def test_a_trace_that_counts_no_more_says_why() -> None:
     reasons = {
         Left(written="aborted", state="aborted"): "the rollout was aborted",
         Left(written="completed", drained=True): "the rollout was drained",
+        Left(written="failed", retried=True): "another attempt was to follow",
         Left(written="completed", hash=BEFORE): f"the content of the task changed: its hash was {BEFORE} and is {NOW}",
     }
     for left, why in reasons.items():
@@ -221,12 +226,36 @@ def test_a_resumption_that_is_cut_off_once_its_traces_are_moved_decides_the_same
             assert all(past.left is None for past in again.past.values()), left
 
 
-def test_rollouts_that_nobody_asks_for_stay_as_they_are_and_only_their_boxes_go() -> None:
-    for left in each():
+@pytest.mark.parametrize("noted", [False, True])
+def test_an_attempt_that_another_was_to_follow_is_told_of_though_its_trace_is_there(noted: bool) -> None:
+    written, content = on_disk(Left(state="failed", end="retry", written="failed", retried=True))
+    if noted:
+        end = End(state="failed", written=True, retry=told("t1"))
+        content = evolve(content, attempts=[evolve(found, end=end) for found in content.attempts])
+    found = resumption(HASHES, written, content)
+    assert (found.done, list(found.superseded)) == (frozenset(), written)
+    past = found.past[ROLLOUT]
+    assert (list(past.earlier), past.cut_off, past.left) == ([told("t1")], 0, None)
+    assert resumption(HASHES, [], content).past[ROLLOUT].earlier == [told("t1")], "it was moved, and the process died"
+
+
+OTHERS = [{}, {Identity("another", 1, 0): NOW}, {Identity("task", 1, 1): NOW}, {Identity("task", 2, 0): NOW}]
+"""What is asked for, all but the rollout."""
+
+
+@pytest.mark.parametrize("asked", OTHERS)
+def test_rollouts_that_nobody_asks_for_stay_as_they_are_and_only_their_boxes_go(asked: dict[Identity, str]) -> None:
+    for left in [*each(), Left(written="failed", retried=True)]:
         written, content = on_disk(left)
-        found = resumption({}, written, content)
-        assert (found.past, len(found.leases)) == ({}, 1), left
-        assert not found.superseded or left.drained or left.written == "aborted", left
+        found = resumption(asked, written, content)
+        assert (found.past, len(found.leases), found.superseded) == ({}, 1, {}), left
+
+
+@pytest.mark.parametrize("left", [Left(written="aborted"), Left(written="completed", drained=True)])
+def test_a_trace_of_no_set_of_tasks_stays_whatever_became_of_it(left: Left) -> None:
+    written, content = on_disk(left)
+    alone = [evolve(trace, identity=None) for trace in written]
+    assert resumption(HASHES, alone, content).superseded == {}
 
 
 def test_a_rollout_that_came_out_of_no_set_of_tasks_is_not_owed_and_its_box_goes() -> None:

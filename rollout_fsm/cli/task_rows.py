@@ -63,7 +63,19 @@ def selected(tasks: Sequence[Task], *, num_tasks: int | None, shuffle: bool, see
     chosen = list(tasks)
     if shuffle:
         random.Random(seed).shuffle(chosen)
-    return chosen[:num_tasks]
+    chosen = chosen[:num_tasks]
+    for task in chosen:
+        _identify(task)
+    return chosen
+
+
+def _identify(task: Task) -> None:
+    """Refuse a task whose own code cannot say which one it is, before anything is started."""
+    try:
+        _ = task.key, task.hash
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise UsageError(f"--task: key or hash of {type(task).__name__} number {task.idx} failed: {said}") from error
 
 
 def _task(cls: type[Task], line: bytes, *, place: int) -> Task:

@@ -92,7 +92,7 @@ class Journal:
             pid=os.getpid(),
             host=socket.gethostname(),
             started=time.time(),
-            cwd=os.getcwd(),
+            cwd=_folder(),
             values=dict(values or {}),
         )
         self._to_fill().processes.append(record)
@@ -230,6 +230,14 @@ class Journal:
     def _close(self) -> None:
         with self._using:
             self._connection.close()
+
+
+def _folder() -> str:
+    """The current folder; empty where it was removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
 
 
 @define(eq=False)

@@ -58,7 +58,7 @@ def test_one_rollout_whole(host: Host) -> None:
         assert trace.reward == 1.0
         assert trace.stop_condition == "agent_completed"
         assert released(stage)
-        check_trace(trace)
+        assert check_trace(trace) == []
 
     host(main)
 
@@ -198,7 +198,7 @@ def test_a_cancel_during_a_release_is_held_back_until_that_is_done(host: Host, w
             assert stage.cancelled == []
             assert rollout.state == ("aborted" if where == "session.close" else "completed")
             assert released(stage)
-            check_trace(rollout.trace)
+            assert check_trace(rollout.trace) == []
 
     host(main)
 

@@ -62,7 +62,7 @@ def test_all_of_them_on_asyncio(host: Host) -> None:
         assert trace.reward == 1.0 + 2.0 * 0.5
         assert trace.metrics == {"turns": 1, "heard": 1.0}
         assert model.entered_by is model.left_by is not None
-        check_trace(trace)
+        assert check_trace(trace) == []
         assert [
             name for name in stage.called if name not in ("stop", "metric", "harness.metric", "reward", "judge")
         ] == [

@@ -145,6 +145,16 @@ def test_a_hook_that_fits_nowhere_is_refused_and_the_folder_can_be_named_again(c
     assert not (cli.folder / "out").exists()
 
 
+def test_a_task_that_cannot_say_its_key_is_refused_in_one_line_before_anything_is_made(cli: CommandLine) -> None:
+    keyless = SUMS + "\n    @property\n    def key(self): raise KeyError('which?')\n"
+    module, tasks = cli.module(keyless), cli.file("t.jsonl", ROWS)
+
+    said = cli("run", tasks, "--task", f"{module}:Sum", "-m", "scripted", "-o", "out")
+
+    refused(said, r"--task: key or hash of Sum number 0 failed: KeyError: 'which\?'")
+    assert not (cli.folder / "out").exists()
+
+
 def test_a_missing_extra_is_said_with_the_command_that_installs_it(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -191,9 +191,15 @@ class Camera:
 
 
 async def photographed(
-    where: Path, *, count: int, failures: int, rollouts_per_task: int = 2, resume_from: Image | None = None
+    where: Path,
+    *,
+    count: int,
+    failures: int,
+    rollouts_per_task: int = 2,
+    resume_from: Image | None = None,
+    **more: Any,
 ) -> Camera:
-    """A run of so many tasks, or the resumption of one, with an image of every moment."""
+    """A run of so many tasks, or the resumption of one, with an image of every moment; `more` is said of the agent."""
     run = where / "run"
     if resume_from is not None:
         shutil.copytree(resume_from.folder, run)
@@ -206,7 +212,7 @@ async def photographed(
         ) as engine:
             SITE.look = camera.look
             begin = engine.run_all if resume_from is None else engine.resume
-            async with begin(tasks(count), rollouts_per_task=rollouts_per_task, **agent(failures)) as traces:
+            async with begin(tasks(count), rollouts_per_task=rollouts_per_task, **agent(failures, **more)) as traces:
                 async for trace in traces:
                     camera.yielded.append(trace)
                     camera.look("yielded")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from rollout_fsm import Trace, check_trace, read_traces
+from rollout_fsm import Judge, Runtime, Task, Trace, check_trace, read_traces
 from rollout_fsm.identity import identity_of
-from tests.crash.images import SITE, Camera, Image, photographed, tasks
+from tests.crash.images import SITE, Camera, Image, Moody, Writer, happens, photographed, tasks
 from tests.profiles import sample
 
 COUNT = 3
@@ -127,3 +127,63 @@ async def test_a_trace_tells_of_an_attempt_that_died_with_its_process(tmp_path: 
     assert [attempt["id"]] == list(image.standing)  # type: ignore[index, call-overload]
     assert attempt["cut_off"] in ("booting", "setup", "stepping")  # type: ignore[index, call-overload]
     assert trace.ok
+
+
+class Holds:
+    """Holds something open while it is entered."""
+
+    entered = 0
+
+    async def __aenter__(self) -> "Holds":
+        self.entered += 1
+        await happens(f"{type(self).__name__} entered")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.entered = 0
+
+
+class HoldingWriter(Holds, Writer):
+    async def cleanup(self, trace: Trace, runtime: Runtime) -> None:
+        trace.info["harness in cleanup"] = self.entered
+
+
+class HoldingModel(Holds, Moody):
+    """One that a judge may ask, too."""
+
+
+class HoldingJudge(Holds, Judge):
+    name = "entered"
+    weight = 1.0
+
+    def __init__(self, harness: HoldingWriter, model: HoldingModel) -> None:
+        self.needs: list[Holds] = [self, harness, model]
+
+    async def score(self, task: Task, trace: Trace) -> float:
+        await happens("judge")
+        return float([each.entered for each in self.needs] == [1, 1, 1])
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("moment", ["finalize", "score", "judge"])
+async def test_a_rollout_that_goes_on_where_it_was_finds_harness_model_and_judges_entered(
+    tmp_path: Path, moment: str
+) -> None:
+    def holding() -> dict[str, object]:
+        harness, model = HoldingWriter(), HoldingModel()
+        return {"harness": harness, "model": model, "judges": [HoldingJudge(harness, model)]}
+
+    one = {"count": 1, "rollouts_per_task": 1, "failures": 0}
+    whole = await photographed(tmp_path / "whole", **one, **holding())
+    image = next(image for image in whole.taken if image.after == moment)
+    again = await photographed(tmp_path / "again", **one, resume_from=image, **holding())
+    (trace,) = written(again.run)
+    happened = [looked.after for looked in again.taken]
+    assert not {*happened} & {"start", "setup", "model"}, "it did not go on where it was"
+    assert (trace.ok, {name: judged.value for name, judged in trace.rewards.items()}) == (
+        True,
+        {"left_behind": 1.0, "entered": 1.0},
+    )
+    assert trace.info["harness in cleanup"] == 1
+    for holds in (HoldingWriter, HoldingModel, HoldingJudge):
+        assert happened.count(f"{holds.__name__} entered") == 1

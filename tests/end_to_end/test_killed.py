@@ -1,7 +1,14 @@
-"""The command line is killed again and again, at moments that nobody chose, and resumed until its run is done."""
+"""The command line is killed again and again and resumed until its run is done.
 
+The moments are drawn from a seed: the same one in every run, and another one in each run of `fuzz`, which is printed.
+Where it strikes is a number of lines that the program has said and a time after that, so no two runs meet the very same
+moments; a failure in `fuzz` is tried again with `KILLED_SEED=<seed>`.
+"""
+
+import os
 import random
 import signal
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -25,6 +32,8 @@ ask([{"role": "user", "content": sys.argv[1]}])
 """
 )
 TASKS = 12
+SEED = "KILLED_SEED"
+"""The environment variable that names the seed of a run of `fuzz`."""
 
 
 def begins(folder: Path) -> list[str]:
@@ -42,16 +51,23 @@ def traces_of(folder: Path) -> list[Trace]:
     return traces
 
 
-@pytest.mark.parametrize("seed", range(1))
-async def test_a_run_that_is_killed_and_resumed_until_it_is_done_misses_no_task_and_leaves_nothing(
-    seed: int, tmp_path: Path, place: Place
+def a_seed() -> int:
+    if profile() != "fuzz":
+        return 0
+    return int(os.environ[SEED]) if SEED in os.environ else random.randrange(1 << 32)
+
+
+async def test_a_run_that_is_killed_at_drawn_moments_and_resumed_until_it_is_done_misses_no_task_and_leaves_nothing(
+    tmp_path: Path, place: Place
 ) -> None:
-    chosen, kills = random.Random(seed), {"dev": 1, "ci": 2, "fuzz": 8}[profile()]
+    seed, kills = a_seed(), {"dev": 1, "ci": 2, "fuzz": 8}[profile()]
+    sys.stdout.write(f"{SEED}={seed}\n")
+    chosen = random.Random(seed)
     arguments, ever = begins(tmp_path), set[str]()
     for _ in range(kills):
         async with running(tmp_path, arguments) as run:
             await run.out.says("] completed", times=int(chosen.random() * (TASKS - len(ever)) / 2))
-            await trio.sleep(chosen.uniform(0, 0.2))  # where it is struck is to be nobody's choice
+            await trio.sleep(chosen.uniform(0, 0.2))  # in the middle of something
             run.send(signal.SIGKILL)
             await run.ended()
         if (tmp_path / "out" / "config.toml").exists():

@@ -550,6 +550,21 @@ async def test_rollouts_in_one_borrowed_runtime_do_not_read_each_others_conversa
         assert said(trace) == [("user", f"question {place}"), ("assistant", f"re: question {place}")]
 
 
+async def test_a_model_that_runs_a_sub_agent_does_so_under_the_permit_of_the_program_that_asks_it() -> None:
+    """There is one permit, and the program holds it: a sub-agent that waited for one would wait for ever."""
+
+    async def sub_agent(request: Request) -> str:
+        sub = await engine.run(Task(prompt="sub"), harness=asks, model=ScriptedModel(echo))
+        assert check_trace(sub) == []
+        return f"sub-agent: {sub.last_reply}"
+
+    asks, in_time = program("print(say(sys.argv[1]))"), RolloutTimeouts(agent=20)
+    async with open_engine(max_active_segments=1) as engine:
+        trace = await engine.run(Task(prompt="top"), harness=asks, model=ScriptedModel(sub_agent), timeouts=in_time)
+    assert ending(trace) == COMPLETED
+    assert trace.last_reply == "sub-agent: re: sub"
+
+
 def test_this_interpreter_can_be_named() -> None:
     assert ProgramHarness("{python} -m agent").name == "agent"
     assert ProgramHarness([sys.executable, "agent.py"]).name == "agent.py"
