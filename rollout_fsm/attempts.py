@@ -48,10 +48,16 @@ class Attempts:
         register, pursuit = self.register, Pursuit.of(settings)
         with register.services.flow.driven.one():
             while True:
-                async with register.mint(task, pursuit, settings=settings) as rollout:
-                    await _whole(rollout)
-                    await rollout.close()
-                if not await self._another(rollout, pursuit):
+                rollout = register.mint(task, pursuit, settings=settings)
+                try:
+                    async with rollout:
+                        await _whole(rollout)
+                        await rollout.close()
+                    follows = await self._another(rollout, pursuit)
+                except BaseException:
+                    register.none_follows(rollout)
+                    raise
+                if not follows:
                     return await register.settled(rollout)
 
     async def of(self, settings: AgentSettings, job: Job, permit: Permit) -> Trace | None:
@@ -65,13 +71,13 @@ class Attempts:
         while True:
             rollout, begin = begun
             try:
-                async with rollout:
-                    await begin()
-                    await rollout.close()
-            except Exception as error:  # noqa: BLE001  (the owner's bug, or the engine's: said, and its trace is data)
-                log.error("rollout %s ended %s: %s", rollout.trace.id, rollout.state, text(error))
-            permit.give_back()
-            if not await self._another(rollout, pursuit, permit):
+                await self._ended(rollout, begin)
+                permit.give_back()
+                follows = await self._another(rollout, pursuit, permit)
+            except BaseException:
+                self.register.none_follows(rollout)
+                raise
+            if not follows:
                 return await self.register.settled(rollout)
             begun = self._fresh(job, pursuit, settings)
             assert begun is not None
@@ -100,6 +106,16 @@ class Attempts:
         return [
             evolve(job, past=found.past.get(job.identity, NO_PAST)) for job in mine if job.identity not in found.done
         ]
+
+    @staticmethod
+    async def _ended(rollout: Rollout, begin: Callable[[], Awaitable[object]]) -> None:
+        """Bring a rollout of a batch to its end. The owner's bug, or the engine's, is said: its trace is data."""
+        try:
+            async with rollout:
+                await begin()
+                await rollout.close()
+        except Exception as error:  # noqa: BLE001
+            log.error("rollout %s ended %s: %s", rollout.trace.id, rollout.state, text(error))
 
     async def _another(self, rollout: Rollout, pursuit: Pursuit, permit: Permit | None = None) -> bool:
         """Whether another attempt begins, once it is time. If it is not to, however the wait ends, this one was the
@@ -137,11 +153,12 @@ class Attempts:
         runtime: Runtime | None = None
         if trace is not None and left.leases:
             runtime = await take(left.leases[-1], services.overdue, bound=plan.bounds.boot)
+        if runtime is None:
+            await remove_all(left.leases, services.journal, services.overdue)
         stands = runtime is not None or lifecycle().takes(left.snapshot.state, "released")
         if trace is not None and stands:  # held in the very step in which the box is had
             rollout = self.register.hold(plan, trace, pursuit, services.keep_on(trace, left), settings)
             return rollout, partial(rollout.go_on, runtime)
-        await remove_all(left.leases, services.journal, services.overdue)
         pursuit.cuts_off(left)
         return self._fresh(job, pursuit, settings)
 

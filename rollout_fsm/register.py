@@ -103,7 +103,9 @@ class Register:
         self.resting.pop(rollout.trace.id, None)
 
     def none_follows(self, rollout: Rollout) -> list[Interrupt]:
-        """The attempt that was to follow does not come: this one is the last after all, and says so."""
+        """If an attempt was to follow this one, it does not come: this one is the last after all, and says so."""
+        if rollout.trace.id not in self.resting:
+            return []
         _, live = self.resting.pop(rollout.trace.id)
         note(rollout.trace, TO_BE_RETRIED, True)
         self._submit(rollout.trace, rollout.keeper)

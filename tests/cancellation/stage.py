@@ -278,7 +278,8 @@ class Stage:
 
     def on_trace(self, trace: Trace) -> None:
         assert self._engine is not None
-        rollout = next(rollout for rollout in self._engine._live if rollout.trace is trace)
+        assert self._engine._register is not None
+        rollout = next(rollout for rollout in self._engine._register.live if rollout.trace is trace)
         life = Life(self.world_of(trace), trace, weakref.ref(rollout))
         self.lives.append(life)
         if self.means and not self.on_leaving:
