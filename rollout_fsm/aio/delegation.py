@@ -8,6 +8,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import suppress
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
@@ -53,8 +54,8 @@ class StandsFor(Generic[X]):
             await work.result()
         except asyncio.CancelledError:
             if work.returned:
-                undone = self._caller.submit(_unattended, undo)
-                await undone.ended.wait()  # whatever strikes meanwhile
+                with suppress(EngineClosed):  # then the engine has ended it
+                    await self._caller.submit(_unattended, undo).ended.wait()  # whatever strikes meanwhile
             raise
 
     async def _leave(
