@@ -101,6 +101,9 @@ class Attempts:
             if attempt.number > journal.inherited or attempt.identity in others
         ]
         found = resumption(hashes, written, content, live=own)
+        if strangers := sum(trace.identity not in hashes for trace in written if trace.identity not in others):
+            said = "%d traces of %s are of rollouts that are not asked for (any more); they stay there"
+            log.warning(said, strangers, folder.traces)
         await trio.to_thread.run_sync(folder.supersede, found.superseded)
         await remove_all(found.leases, journal, services.overdue)
         return [

@@ -200,15 +200,13 @@ class Engine:
         return self._batch(owed, group_by_task, max_concurrent, given)
 
     def drain(self) -> Quiet:
-        """Stop every rollout at its next turn, with the stop condition `drained`, and start no new one; a pause is
-        over.
+        """Stop every rollout at its next turn, with the stop condition `drained`, and start no new one, for good; a
+        pause is over. A rollout that ends without a further turn ends as it would have.
 
         Takes effect at once; awaited, it returns when every rollout of `run` and `run_all` has ended. Those that a
         caller drives end when their caller closes them.
         """
-        quiet = self._present.services.flow.drain()
-        self._present.drain()
-        return quiet
+        return self._present.services.flow.drain()
 
     @overload
     async def rescore(
@@ -298,6 +296,10 @@ class Engine:
     # ---- the engine's own life
 
     async def __aenter__(self) -> "Engine":
+        if not trio.lowlevel.in_trio_task():
+            raise RuntimeError(
+                "this engine runs on trio; in an asyncio program: async with rollout_fsm.aio.open_engine() as engine"
+            )
         if self._manager is not None:
             raise RuntimeError("an engine is entered once; open another with open_engine()")
         journal = self._open_folder()

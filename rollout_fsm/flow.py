@@ -101,6 +101,8 @@ class Flow:
     """Turns that were admitted and are not over."""
     driven: Counted = field(factory=Counted, init=False)
     """Rollouts that the engine itself drives, as `run` and `run_all` have it."""
+    ends_turns: str | None = field(default=None, init=False)
+    """The stop condition with which every further turn is refused; None while turns are admitted."""
     _drains: trio.Event = field(factory=trio.Event, init=False)
     _resumed: trio.Event | None = field(default=None, init=False)
 
@@ -130,7 +132,9 @@ class Flow:
             self._resumed = None
 
     def drain(self) -> Quiet:
-        """Start no new rollout; a pause is over. Awaited, it waits until no rollout is left that the engine drives."""
+        """Refuse every further turn and start no new rollout; a pause is over. Awaited, it waits until no rollout is
+        left that the engine drives."""
+        self.ends_turns = DRAINED
         self.stop()
         self.resume()
         return Quiet(self.driven.none)

@@ -10,7 +10,6 @@ from attrs import define, field, frozen
 
 from rollout_fsm.attempt import attempt
 from rollout_fsm.errors import text
-from rollout_fsm.flow import DRAINED
 from rollout_fsm.identity import Identity
 from rollout_fsm.keeping import Keeper
 from rollout_fsm.observers import Observers
@@ -92,11 +91,6 @@ class Register:
         """The engine is being left: nothing more is minted, and nothing tried again."""
         self.closed = True
         self.services.flow.stop()
-
-    def drain(self) -> None:
-        """Stop every rollout at its next turn."""
-        for rollout in tuple(self.live):
-            rollout.stop(DRAINED)
 
     def another_follows(self, rollout: Rollout) -> None:
         """The attempt that was to follow begins."""

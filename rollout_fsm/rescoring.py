@@ -10,6 +10,7 @@ there.
 """
 
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, Protocol, TypeAlias
@@ -123,6 +124,8 @@ async def rescore(
     `traces` is asked for the next one only when there is room for it. Raises `TypeError` and `ValueError` for what does
     not fit together, before anything is scored, and what entering a judge or the harness raises.
     """
+    if isinstance(traces, str | os.PathLike):
+        raise TypeError(f"{traces!r} names traces; read them: engine.rescore(read_traces({traces!r}), …)")
     if isinstance(max_concurrent, bool) or not isinstance(max_concurrent, int) or max_concurrent < 1:
         raise ValueError(f"max_concurrent must be a whole number of at least 1, not {max_concurrent!r}")
     rescorer = _Rescorer.of(task, services, judges=judges, harness=harness, timeouts=timeouts)

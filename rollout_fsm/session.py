@@ -159,7 +159,8 @@ class Session:
             raise SegmentEnded("the segment ended: a hook failed")
         if segment is None or segment.nursery is None or not gate.admits_turns:
             raise TurnRefused("no segment is running")
-        condition = self.trace.stop_condition or self.plan.limits.reached(self.trace, len(segment.in_flight))
+        condition = self.trace.stop_condition or self.plan.services.flow.ends_turns
+        condition = condition or self.plan.limits.reached(self.trace, len(segment.in_flight))
         if condition is not None:
             raise self._refuse(segment, condition)
         self.plan.services.flow.turns.begin()

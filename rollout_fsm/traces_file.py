@@ -11,6 +11,7 @@ is lost, and doing it again ends as if it had been done once.
 import errno
 import fcntl
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,8 @@ from attrs import define, field
 from rollout_fsm.exact_json import FormatError
 from rollout_fsm.trace import Trace
 from rollout_fsm.trace_json import trace_from_json, trace_to_json
+
+log = logging.getLogger("rollout_fsm")
 
 CHUNK = 1 << 20
 """Bytes read at once."""
@@ -72,8 +75,15 @@ class TracesFile:
         self.close()
 
 
-def read_traces(path: str | os.PathLike[str], *, on_fault: Callable[[int, FormatError], None]) -> Iterator[Trace]:
-    """The traces of a file, line by line. `on_fault` is told the number, from 1, of each line that is none, and why.
+def _say(number: int, fault: FormatError) -> None:
+    log.warning("line %d is no trace: %s", number, fault)
+
+
+def read_traces(
+    path: str | os.PathLike[str], *, on_fault: Callable[[int, FormatError], None] = _say
+) -> Iterator[Trace]:
+    """The traces of a file, line by line. `on_fault` is told the number, from 1, of each line that is none, and why;
+    unless it is given, that is logged.
 
     Blank lines are passed over, and so is a last line that has no end and cannot be read: a writer was torn off there.
     """

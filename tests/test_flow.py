@@ -1,5 +1,6 @@
 """Pausing, draining and the permits of segments (L12, L22, L72)."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from rollout_fsm import (
     RolloutPolicy,
     RolloutTimeouts,
     Trace,
+    aio,
     check_trace,
     open_engine,
     stop,
@@ -510,3 +512,26 @@ async def test_a_step_whose_permit_comes_in_the_step_in_which_its_exchange_ends_
         nursery.start_soon(step)
     assert len(answers) == 1
     assert waits.is_final
+
+
+async def test_a_rollout_that_needs_no_further_turn_ends_as_it_would_have_in_a_drain() -> None:
+    world = World(turns=1, script={"model": sleeps(10)})
+    async with while_it_runs((5, DRAIN)) as (engine, clock):
+        trace = await engine.run(world_task(world), **agent(world))
+        assert clock() == 10
+    assert (trace.ok, trace.stop_condition, trace.num_turns) == (True, "agent_completed", 1)
+    assert trace.ending is not None
+    assert trace.ending.counts
+
+
+def test_an_engine_that_is_opened_outside_of_trio_says_what_to_open_instead() -> None:
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match=r"rollout_fsm\.aio\.open_engine"):
+            await open_engine().__aenter__()
+
+    asyncio.run(main())
+
+
+async def test_the_engine_for_asyncio_says_what_to_open_on_trio() -> None:
+    with pytest.raises(RuntimeError, match=r"on trio write: async with rollout_fsm\.open_engine"):
+        await aio.open_engine().__aenter__()

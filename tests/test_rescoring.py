@@ -769,3 +769,9 @@ async def test_what_hooks_have_put_in_the_place_of_info_costs_no_other_trace_its
         results = await engine.rescore([spoilt, well], Sum)
     assert [result.verdict for result in results] == ["scored", "scored"]
     assert list(spoilt.info) == ["rescored"]
+
+
+async def test_the_name_of_a_file_is_told_from_its_traces() -> None:
+    async with open_engine(gateway=False) as engine:
+        with pytest.raises(TypeError, match="names traces; read them"):
+            await engine.rescore("run/traces.jsonl", Sum)  # type: ignore[call-overload]

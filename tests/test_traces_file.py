@@ -228,3 +228,11 @@ def test_no_garbage_stops_the_reader(tmp_path_factory: pytest.TempPathFactory, g
     found, faults = read(path)
     assert found == [trace("1"), trace("1")]
     assert len(faults) == sum(bool(line.strip()) for line in damage.split(b"\n"))
+
+
+def test_a_line_that_is_no_trace_is_logged_where_nobody_asks_for_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "t.jsonl").write_text("{}\n")
+    assert list(read_traces(tmp_path / "t.jsonl")) == []
+    assert "line 1 is no trace" in caplog.text

@@ -66,7 +66,7 @@ class Guest:
 
         Raises `RuntimeError` where trio already runs in this thread and is none of ours.
         """
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         while (guest := cls._running.get(loop)) is not None and not guest.users:
             if (said := await guest.ended.wait()) is not None:
                 raise asyncio.CancelledError(*said)
@@ -161,6 +161,16 @@ class Guest:
         for call in self._at_the_end:
             call()
         self.ended.set()
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """The asyncio loop that runs here. Raises `RuntimeError` that says what to do where none does."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "aio.open_engine() is for a running asyncio loop; on trio write: async with rollout_fsm.open_engine()"
+        ) from None
 
 
 def _told(crash: BaseException | None) -> BaseException:

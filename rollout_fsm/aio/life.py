@@ -13,7 +13,7 @@ from typing import TypeVar
 import trio
 from attrs import define, field
 
-from rollout_fsm.aio.guest import NOT_OPEN, EngineClosed, Guest
+from rollout_fsm.aio.guest import NOT_OPEN, EngineClosed, Guest, running_loop
 from rollout_fsm.aio.host import AsyncioHost
 from rollout_fsm.aio.latch import Latch
 from rollout_fsm.aio.work import Work
@@ -51,7 +51,7 @@ class EngineLife:
         """Open the engine. Raises what opening it raises; a cancellation closes it again."""
         if self._entered is not None:
             raise RuntimeError("an engine is entered once; open another with aio.open_engine()")
-        self._entered = Latch(asyncio.get_running_loop())
+        self._entered = Latch(running_loop())
         guest = self._guest = await Guest.join(AsyncioHost)
         work = self._work = guest.submit(self._live, guest, resident=True)
         work.at_the_end(self._entered.set)
