@@ -16,7 +16,6 @@ from rollout_fsm import (
     RolloutPolicy,
     RolloutTimeouts,
     Trace,
-    aio,
     check_trace,
     open_engine,
     stop,
@@ -530,8 +529,3 @@ def test_an_engine_that_is_opened_outside_of_trio_says_what_to_open_instead() ->
             await open_engine().__aenter__()
 
     asyncio.run(main())
-
-
-async def test_the_engine_for_asyncio_says_what_to_open_on_trio() -> None:
-    with pytest.raises(RuntimeError, match=r"on trio write: async with rollout_fsm\.open_engine"):
-        await aio.open_engine().__aenter__()

@@ -541,7 +541,7 @@ def test_a_finished_trace_is_on_disk_before_run_returns(host: Host, tmp_path: An
 
 def test_on_trio_an_engine_of_asyncios_is_refused_by_name() -> None:
     async def main() -> None:
-        with pytest.raises(RuntimeError, match="running event loop"):
+        with pytest.raises(RuntimeError, match=r"on trio write: async with rollout_fsm\.open_engine"):
             async with aio.open_engine():
                 raise AssertionError
 
