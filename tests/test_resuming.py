@@ -81,7 +81,6 @@ def attempt(number: int, name: str, left: Left) -> Attempt:
         attempt=number,
         began=float(number),
         state=left.state,
-        changed=float(number),
         leases=[Lease(number=number, kind="runtime", name=name, owner="boxes:Box", data={})],
         snapshot=None if left.snapshot is None else Snapshot(state=left.snapshot, trace=trace),
         end=None if left.end is None else End(state=left.state, written=left.end == "written", retry=retry),

@@ -20,7 +20,7 @@ VERSION = 1
 SCHEMA = (
     """CREATE TABLE processes (
         number INTEGER PRIMARY KEY, run_id TEXT NOT NULL, name TEXT, pid INTEGER NOT NULL, host TEXT NOT NULL,
-        started REAL NOT NULL, cwd TEXT NOT NULL, more TEXT NOT NULL)""",
+        started REAL NOT NULL, cwd TEXT NOT NULL)""",
     """CREATE TABLE attempts (
         number INTEGER PRIMARY KEY, trace TEXT NOT NULL, key TEXT, place INTEGER, rollout INTEGER, hash TEXT,
         attempt INTEGER NOT NULL, began REAL NOT NULL)""",
@@ -34,7 +34,7 @@ SCHEMA = (
         number INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, time REAL NOT NULL, move INTEGER NOT NULL)""",
     """CREATE TABLE snapshots (attempt INTEGER PRIMARY KEY, state TEXT NOT NULL, trace TEXT NOT NULL)""",
     """CREATE TABLE ends (
-        attempt INTEGER PRIMARY KEY, state TEXT NOT NULL, written INTEGER NOT NULL, ending TEXT, retry TEXT)""",
+        attempt INTEGER PRIMARY KEY, state TEXT NOT NULL, written INTEGER NOT NULL, retry TEXT)""",
     f"PRAGMA application_id = {APPLICATION}",
     f"PRAGMA user_version = {VERSION}",
 )

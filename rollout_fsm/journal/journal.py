@@ -84,7 +84,7 @@ class Journal:
 
     # ---- recording
 
-    def process(self, *, run_id: str, name: str | None = None, values: Mapping[str, JSON] | None = None) -> None:
+    def process(self, *, run_id: str, name: str | None = None) -> None:
         """This process runs the run, or goes on with it."""
         record = Process(
             run_id=run_id,
@@ -93,7 +93,6 @@ class Journal:
             host=socket.gethostname(),
             started=time.time(),
             cwd=_folder(),
-            values=dict(values or {}),
         )
         self._to_fill().processes.append(record)
 
@@ -267,11 +266,11 @@ class JournalEntry:
         state = trace.transitions[-1].target if trace.transitions else "created"
         self._journal._to_fill().snapshots[self.number] = (state, trace)
 
-    def ended(self, state: str, *, written: bool, ending: JSON = None, retry: JSON = None) -> None:
+    def ended(self, state: str, *, written: bool, retry: JSON = None) -> None:
         """The attempt is final. `written`: its trace is in `traces.jsonl`, on disk. `retry`: what the attempt that
         follows is to tell of this one; None where none follows. A later call replaces an earlier one.
         """
-        self._journal._to_fill().end(self.number, End(state=state, written=written, ending=ending, retry=retry))
+        self._journal._to_fill().end(self.number, End(state=state, written=written, retry=retry))
 
     async def durable(self) -> None:
         """As `Journal.durable`."""

@@ -32,10 +32,8 @@ def content(connection: sqlite3.Connection, path: Path) -> JournalContent:
 
 
 def _processes(connection: sqlite3.Connection) -> Iterator[Process]:
-    rows = connection.execute(
-        "SELECT run_id, name, pid, host, started, cwd, more FROM processes ORDER BY number"
-    ).fetchall()
-    for run_id, name, pid, host, started, cwd, more in rows:
+    rows = connection.execute("SELECT run_id, name, pid, host, started, cwd FROM processes ORDER BY number").fetchall()
+    for run_id, name, pid, host, started, cwd in rows:
         yield Process(
             run_id=_text(run_id),
             name=loaded(name),
@@ -43,7 +41,6 @@ def _processes(connection: sqlite3.Connection) -> Iterator[Process]:
             host=_text(host),
             started=started,
             cwd=_text(cwd),
-            values=_object(more),
         )
 
 
@@ -59,22 +56,20 @@ def _attempts(connection: sqlite3.Connection) -> Iterator[Attempt]:
         for attempt, state, trace in connection.execute("SELECT attempt, state, trace FROM snapshots")
     }
     ends = {
-        attempt: End(state=state, written=bool(written), ending=parsed(ending), retry=parsed(retry))
-        for attempt, state, written, ending, retry in connection.execute(
-            "SELECT attempt, state, written, ending, retry FROM ends"
-        )
+        attempt: End(state=state, written=bool(written), retry=parsed(retry))
+        for attempt, state, written, retry in connection.execute("SELECT attempt, state, written, retry FROM ends")
     }
     last = {
-        attempt: (state, time)
-        for attempt, state, time, _ in connection.execute(
-            "SELECT t.attempt, m.target, t.time, max(t.number) FROM transitions t JOIN moves m ON m.number = t.move "
+        attempt: state
+        for attempt, state, _ in connection.execute(
+            "SELECT t.attempt, m.target, max(t.number) FROM transitions t JOIN moves m ON m.number = t.move "
             "GROUP BY t.attempt"
         )
     }
     for number, trace, key, place, rollout, hash_, attempt, began in connection.execute(
         "SELECT number, trace, key, place, rollout, hash, attempt, began FROM attempts ORDER BY number"
     ):
-        state, changed = last.get(number, ("created", began))
+        state = last.get(number, "created")
         yield Attempt(
             number=number,
             trace=_text(trace),
@@ -83,7 +78,6 @@ def _attempts(connection: sqlite3.Connection) -> Iterator[Attempt]:
             attempt=attempt,
             began=began,
             state=_text(state),
-            changed=changed,
             leases=tuple(leases.get(number, ())),
             snapshot=snapshots.get(number),
             end=ends.get(number),

@@ -18,8 +18,6 @@ class Process:
     host: str
     started: float
     cwd: str
-    values: Mapping[str, JSON] = field(factory=dict)
-    """Whatever else it wanted to be known."""
 
 
 @frozen(kw_only=True)
@@ -54,7 +52,6 @@ class End:
     """The final state."""
     written: bool
     """Whether its trace is in `traces.jsonl`, which decides where the two disagree: it is written first."""
-    ending: JSON = None
     retry: JSON = None
     """Of an attempt that another one follows: what that one's trace is to tell of it, errors and usage say."""
 
@@ -76,8 +73,6 @@ class Attempt:
     began: float
     state: str
     """The state that its last transition led to."""
-    changed: float
-    """When that was."""
     leases: Sequence[Lease] = ()
     """What it acquired and did not release."""
     snapshot: Snapshot | None = None

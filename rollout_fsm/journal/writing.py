@@ -102,7 +102,7 @@ class Writer:
         execute("BEGIN IMMEDIATE")
         try:
             many(
-                "INSERT INTO processes (run_id, name, pid, host, started, cwd, more) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO processes (run_id, name, pid, host, started, cwd) VALUES (?, ?, ?, ?, ?, ?)",
                 map(_process, batch.processes),
             )
             many("INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", batch.attempts)
@@ -111,7 +111,7 @@ class Writer:
             many("INSERT INTO moves VALUES (?, ?, ?, ?, ?)", [(number, *move) for move, number in fresh])
             many("INSERT INTO transitions (attempt, time, move) VALUES (?, ?, ?)", transitions)
             many("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", snapshots)
-            many("INSERT OR REPLACE INTO ends VALUES (?, ?, ?, ?, ?)", map(_end, batch.ends, batch.ends.values()))
+            many("INSERT OR REPLACE INTO ends VALUES (?, ?, ?, ?)", map(_end, batch.ends, batch.ends.values()))
             done = [(attempt,) for attempt, end in batch.ends.items() if end.written]
             many("DELETE FROM snapshots WHERE attempt = ?", done)
             execute("COMMIT")
@@ -135,7 +135,6 @@ def _process(process: Process) -> tuple[object, ...]:
         stored(process.host),
         process.started,
         stored(process.cwd),
-        as_json(process.values),
     )
 
 
@@ -187,6 +186,5 @@ def _line(trace: Trace) -> str | None:
     return None
 
 
-def _end(attempt: int, end: End) -> tuple[int, str, int, str | None, str | None]:
-    ending, retry = (None if value is None else as_json(value) for value in (end.ending, end.retry))
-    return attempt, end.state, int(end.written), ending, retry
+def _end(attempt: int, end: End) -> tuple[int, str, int, str | None]:
+    return attempt, end.state, int(end.written), None if end.retry is None else as_json(end.retry)

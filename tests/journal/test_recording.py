@@ -22,7 +22,7 @@ pytestmark = pytest.mark.real_time
 async def test_an_attempt_is_read_back_as_it_was_recorded(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     async with running(path) as journal:
-        journal.process(run_id="r1", name="nightly", values={"model": "m", "n": 3})
+        journal.process(run_id="r1", name="nightly")
         entry = begin(journal)
         entry.transition(moved("booting", time=101))
         box = entry.acquiring("runtime", "t1", "mine:Box", {"folder": "/x", "deep": [1, None]})
@@ -34,10 +34,10 @@ async def test_an_attempt_is_read_back_as_it_was_recorded(tmp_path: Path) -> Non
         assert journal.read().attempts[0].end is None
     content = read_journal(path)
     (process,) = content.processes
-    assert (process.run_id, process.name, process.values) == ("r1", "nightly", {"model": "m", "n": 3})
+    assert (process.run_id, process.name) == ("r1", "nightly")
     (attempt,) = content.attempts
     assert (attempt.trace, attempt.identity, attempt.hash, attempt.attempt) == ("t1", Identity("sum", 1, 0), "h1", 1)
-    assert (attempt.began, attempt.state, attempt.changed) == (100.0, "finalizing", 102.0)
+    assert (attempt.began, attempt.state) == (100.0, "finalizing")
     assert attempt.leases == (
         Lease(number=lost.number, kind="runtime", name="t1b", owner="mine:Box", data={"folder": "/y"}),
     )
@@ -52,7 +52,7 @@ async def test_an_attempt_that_only_began_is_in_its_first_state(tmp_path: Path) 
         journal.attempt("t1", identity=None, hash=None, attempt=3, began=7.0)
     (attempt,) = read_journal(tmp_path / "journal.db").attempts
     assert (attempt.identity, attempt.hash, attempt.attempt) == (None, None, 3)
-    assert (attempt.state, attempt.changed) == ("created", 7.0)
+    assert (attempt.state, attempt.began) == ("created", 7.0)
 
 
 async def test_the_latest_snapshot_counts_and_none_is_kept_of_a_trace_that_is_written(tmp_path: Path) -> None:
@@ -64,13 +64,13 @@ async def test_the_latest_snapshot_counts_and_none_is_kept_of_a_trace_that_is_wr
         await journal.durable()
         for entry in (first, second, third):
             entry.snapshot(trace(state="releasing"))
-        second.ended("completed", written=True, ending={"name": "agent_completed"})
+        second.ended("completed", written=True)
         third.ended("failed", written=False, retry={"errors": ["E"], "usage": None})
     attempts = read_journal(path).attempts
     assert [attempt.snapshot and attempt.snapshot.state for attempt in attempts] == ["releasing", None, "releasing"]
     assert [attempt.end for attempt in attempts] == [
         None,
-        End(state="completed", written=True, ending={"name": "agent_completed"}),
+        End(state="completed", written=True),
         End(state="failed", written=False, retry={"errors": ["E"], "usage": None}),
     ]
 
@@ -223,7 +223,7 @@ async def test_a_snapshot_of_a_trace_that_changes_meanwhile_is_taken_again(
 @pytest.mark.parametrize("hostile", ["\ud800", '"', '"\ud800', "\x00", "", "🂡", "a\nb", "'; DROP TABLE attempts; --"])
 async def test_hostile_texts_come_back_as_they_were(tmp_path: Path, hostile: str) -> None:
     async with running(tmp_path / "journal.db") as journal:
-        journal.process(run_id=hostile, name=hostile, values={hostile: hostile})
+        journal.process(run_id=hostile, name=hostile)
         entry = journal.attempt(hostile, identity=Identity(hostile, 1, 0), hash=hostile, began=1.0)
         entry.acquiring("runtime", hostile, hostile, {hostile: hostile})
         entry.transition(TransitionRecord(time=1, trigger="t", source="a", target="b", reason=hostile))
@@ -231,7 +231,7 @@ async def test_hostile_texts_come_back_as_they_were(tmp_path: Path, hostile: str
         await journal.durable()
     content = read_journal(tmp_path / "journal.db")
     (process,), (attempt,) = content.processes, content.attempts
-    assert (process.run_id, process.name, process.values) == (hostile, hostile, {hostile: hostile})
+    assert (process.run_id, process.name) == (hostile, hostile)
     assert (attempt.trace, attempt.identity, attempt.hash) == (hostile, Identity(hostile, 1, 0), hostile)
     assert [(lease.name, lease.owner, lease.data) for lease in attempt.leases] == [
         (hostile, hostile, {hostile: hostile})
