@@ -5,9 +5,9 @@ that this process knows; one that it does not know is nobody's, and the ending o
 was written.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
-from rollout_fsm.errors import ErrorRecord, OverlongPromptError, ProviderError, RolloutError
+from rollout_fsm.errors import ErrorRecord, OverlongPromptError, ProviderError, RolloutError, subclasses
 from rollout_fsm.machine.declaration import Declaration
 from rollout_fsm.machine.endings import A_STOP, ANOTHER, ENGINE_STOPS, NONE, End, Ending, EndingChange, Endings, Status
 from rollout_fsm.machine.endings_file import endings as shipped_endings
@@ -53,16 +53,10 @@ def end_of(trace: Trace, declaration: Declaration, stops: Collection[str]) -> En
 def kinds_of(name: str) -> tuple[str, ...]:
     """The type of this name and those that it is a kind of, up to `RolloutError`; alone if no such class is known."""
     found = dict.fromkeys((name,))
-    for known in _kinds(RolloutError):
+    for known in subclasses(RolloutError):
         if known.__name__ == name:
             found.update(dict.fromkeys(kind.__name__ for kind in known.__mro__ if issubclass(kind, RolloutError)))
     return tuple(found)
-
-
-def _kinds(of: type[RolloutError]) -> Iterator[type[RolloutError]]:
-    yield of
-    for kind in of.__subclasses__():
-        yield from _kinds(kind)
 
 
 def _deciding(trace: Trace, declaration: Declaration) -> TransitionRecord:

@@ -6,6 +6,7 @@ traceback as text. No live exception is ever kept, since a kept exception keeps 
 
 import traceback
 from collections.abc import Iterator
+from typing import TypeVar
 
 from attrs import frozen
 
@@ -28,8 +29,11 @@ __all__ = [
     "attribute",
     "leaves",
     "record",
+    "subclasses",
     "text",
 ]
+
+Kind = TypeVar("Kind", bound=BaseException)
 
 LONGEST = 20_000
 """How many characters of a foreign message are kept, half from each end."""
@@ -109,6 +113,13 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
             left.extend(reversed(first.exceptions))
         else:
             yield first
+
+
+def subclasses(of: type[Kind]) -> Iterator[type[Kind]]:
+    """A type of errors and all that are a kind of it, as far as this process knows them."""
+    yield of
+    for kind in of.__subclasses__():
+        yield from subclasses(kind)
 
 
 def text(error: BaseException) -> str:

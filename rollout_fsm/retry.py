@@ -8,14 +8,14 @@ borrowed runtime, which would not be fresh.
 import builtins
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, TypeAlias, cast
 
 from attrs import Attribute, asdict, field, frozen
 
 from rollout_fsm.ending import kinds_of
-from rollout_fsm.errors import ErrorRecord, RolloutError
+from rollout_fsm.errors import ErrorRecord, RolloutError, subclasses
 from rollout_fsm.exact_json import plain_with_faults
 from rollout_fsm.machine.endings_file import endings
 from rollout_fsm.machine.exact import suggestion
@@ -155,13 +155,7 @@ def _names(entry: RetryOn, trace: Trace) -> bool:
     if isinstance(entry, str):
         ending = trace.ending.name if trace.ending is not None else None
         return entry == ending or (primary is not None and entry in kinds_of(primary))
-    return primary is not None and any(kind.__name__ == primary for kind in _kinds(entry))
-
-
-def _kinds(of: type[BaseException]) -> Iterator[type[BaseException]]:
-    yield of
-    for kind in of.__subclasses__():
-        yield from _kinds(kind)
+    return primary is not None and any(kind.__name__ == primary for kind in subclasses(entry))
 
 
 def _aborted() -> frozenset[str]:
@@ -173,7 +167,7 @@ def _aborted() -> frozenset[str]:
 def _misnamed(name: str) -> str | None:
     """What is wrong with a name; None if it may be meant."""
     ours = [name for name in endings().names if not name.startswith("(")]
-    errors = [kind.__name__ for kind in _kinds(RolloutError)]
+    errors = [kind.__name__ for kind in subclasses(RolloutError)]
     if name in ours or name in errors:
         return None
     if name[0].isupper():

@@ -5,8 +5,8 @@ from typing import Any
 import trio
 
 from rollout_fsm import Activity, RetryPolicy, RolloutTimeouts, Trace, open_engine
-from tests.test_attempts import agent, failing
-from tests.world import World, held_in, sleeps, world_task
+from tests.test_attempts import failing
+from tests.world import World, agent, held_in, sleeps, world_task
 
 
 class Watch:

@@ -19,16 +19,15 @@ from rollout_fsm import (
 )
 from rollout_fsm.flow import Counted
 from rollout_fsm.trace import TransitionRecord
-from tests.world import EchoModel, ScriptedHarness, ScriptedRuntime, World, error_types, raises, sleeps, world_task
-
-
-def agent(world: World, **given: Any) -> dict[str, Any]:
-    defaults: dict[str, Any] = {
-        "harness": ScriptedHarness(world),
-        "model": EchoModel(world),
-        "runtime": lambda name: ScriptedRuntime(world, name),
-    }
-    return {**defaults, **given}
+from tests.world import (
+    ScriptedRuntime,
+    World,
+    agent,
+    error_types,
+    raises,
+    sleeps,
+    world_task,
+)
 
 
 def failing(times: int, kind: type[BaseException] = ProviderError, after: float = 0.0) -> Callable[[], Any]:

@@ -10,10 +10,9 @@ import trio.testing
 
 from rollout_fsm import GroupInfo, Task, TaskError, Trace, open_engine
 from tests.world import (
-    EchoModel,
-    ScriptedHarness,
     ScriptedRuntime,
     World,
+    agent,
     error_types,
     raises,
     sleeps,
@@ -23,16 +22,6 @@ from tests.world import (
 
 class MineError(Exception):
     """The body's own."""
-
-
-def agent(world: World, **given: Any) -> dict[str, Any]:
-    """The settings of a run in this world."""
-    defaults: dict[str, Any] = {
-        "harness": ScriptedHarness(world),
-        "model": EchoModel(world),
-        "runtime": lambda name: ScriptedRuntime(world, name),
-    }
-    return {**defaults, **given}
 
 
 def tasks_of(world: World, count: int) -> list[Task]:

@@ -21,16 +21,14 @@ from rollout_fsm import (
     stop,
 )
 from rollout_fsm.engine import Engine
-from tests.world import EchoModel, ScriptedHarness, ScriptedRuntime, World, error_types, sleeps, warnings, world_task
-
-
-def agent(world: World, **given: Any) -> dict[str, Any]:
-    defaults: dict[str, Any] = {
-        "harness": ScriptedHarness(world),
-        "model": EchoModel(world),
-        "runtime": lambda name: ScriptedRuntime(world, name),
-    }
-    return {**defaults, **given}
+from tests.world import (
+    World,
+    agent,
+    error_types,
+    sleeps,
+    warnings,
+    world_task,
+)
 
 
 def interaction(engine: Engine, world: World, **given: Any) -> Interaction:

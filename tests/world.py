@@ -299,6 +299,16 @@ def world_task(
     return WorldTask(prompt=prompt, **fields)
 
 
+def agent(world: World, **given: Any) -> dict[str, Any]:
+    """The settings of a rollout in this world."""
+    defaults: dict[str, Any] = {
+        "harness": ScriptedHarness(world),
+        "model": EchoModel(world),
+        "runtime": lambda name: ScriptedRuntime(world, name),
+    }
+    return {**defaults, **given}
+
+
 Drive = Callable[[Rollout], Awaitable[object]]
 
 
@@ -311,11 +321,7 @@ async def whole(rollout: Rollout) -> None:
 
 def mint(engine: Engine, world: World, *, task: Task | None = None, borrowed: bool = False, **settings: Any) -> Rollout:
     """A rollout of this world, not opened."""
-    given: dict[str, Any] = {
-        "harness": ScriptedHarness(world),
-        "model": EchoModel(world),
-        "runtime": ScriptedRuntime(world) if borrowed else lambda name: ScriptedRuntime(world, name),
-    }
+    given = agent(world, **({"runtime": ScriptedRuntime(world)} if borrowed else {}))
     rollout = engine.rollout(world_task(world) if task is None else task, **{**given, **settings})
     world.minted = weakref.ref(rollout)
     return rollout
