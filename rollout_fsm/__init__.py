@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rollout_fsm.activity import Activity
     from rollout_fsm.batch import Batch
     from rollout_fsm.blocking import run_rollout
     from rollout_fsm.conformance import check_trace
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from rollout_fsm.interaction import Interaction, Segment
     from rollout_fsm.judge import Judge
     from rollout_fsm.limits import RolloutLimits, RolloutPolicy, RolloutTimeouts
-    from rollout_fsm.live import Activity
     from rollout_fsm.machine import check_machine, load_machine
     from rollout_fsm.machine.endings import Ending, EndingChange, EndingRow, Endings
     from rollout_fsm.machine.endings_file import load_endings
@@ -179,7 +179,7 @@ _HOME = {
     "RolloutLimits": "rollout_fsm.limits",
     "RolloutPolicy": "rollout_fsm.limits",
     "RolloutTimeouts": "rollout_fsm.limits",
-    "Activity": "rollout_fsm.live",
+    "Activity": "rollout_fsm.activity",
     "check_machine": "rollout_fsm.machine",
     "load_machine": "rollout_fsm.machine",
     "Ending": "rollout_fsm.machine.endings",

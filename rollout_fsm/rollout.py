@@ -14,14 +14,13 @@ from typing import Protocol
 import trio
 from attrs import Factory, define, evolve, field, frozen
 
-from rollout_fsm.activity import run_activity
+from rollout_fsm.activity import Activity, activity_of
 from rollout_fsm.attempt import attempt
 from rollout_fsm.clock import AnchoredClock
 from rollout_fsm.ending import ending_of
 from rollout_fsm.errors import ErrorRecord, RolloutBusyError, TaskError, leaves, record, text
 from rollout_fsm.facts import RolloutFacts
 from rollout_fsm.keeping import Keeper
-from rollout_fsm.live import Activity, activity_of
 from rollout_fsm.machine.declaration import Row, State
 from rollout_fsm.machine.endings import Ending
 from rollout_fsm.machine.lifecycle import Lifecycle, lifecycle
@@ -30,6 +29,7 @@ from rollout_fsm.messages import Message
 from rollout_fsm.outcome import Failure, Interrupt, Outcome, bare, interrupts, judge
 from rollout_fsm.phases import ACTIVE, SHIELDED, take_over
 from rollout_fsm.plan import Plan
+from rollout_fsm.running import run_activity
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.shield import shielded
 from rollout_fsm.trace import Trace, TraceWarning, TransitionRecord

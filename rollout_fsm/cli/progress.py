@@ -20,10 +20,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from rollout_fsm.activity import Activity
 from rollout_fsm.cli.harmless import one_line
 from rollout_fsm.cli.numbers import clock, number
 from rollout_fsm.cli.screen import Screen
-from rollout_fsm.live import Activity
 from rollout_fsm.machine import State
 from rollout_fsm.machine.lifecycle import lifecycle
 from rollout_fsm.machine.vocabulary import Group as StateGroup

@@ -30,8 +30,8 @@ from rollout_fsm import (
     reward,
     stop,
 )
+from rollout_fsm.activity import Activity
 from rollout_fsm.engine import Engine
-from rollout_fsm.live import Activity
 from rollout_fsm.trace import TransitionRecord
 from tests.doors.house import BOUNDS, House
 
