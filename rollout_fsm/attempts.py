@@ -9,14 +9,13 @@ from typing import TypeAlias
 import trio
 from attrs import evolve, frozen
 
-from rollout_fsm.attempt import attempt
 from rollout_fsm.batch import Job, Permit
 from rollout_fsm.errors import text
 from rollout_fsm.exact_json import FormatError
 from rollout_fsm.identity import Identity
 from rollout_fsm.journal import Attempt, Journal, JournalContent, JournalError
 from rollout_fsm.machine.lifecycle import lifecycle
-from rollout_fsm.outcome import bare, interrupts, plain
+from rollout_fsm.outcome import pass_on
 from rollout_fsm.output import RunFolder, Written
 from rollout_fsm.plan import Plan
 from rollout_fsm.pursuit import Pursuit
@@ -152,7 +151,7 @@ class Attempts:
         if left is None or left.snapshot is None or services.journal is None:
             return self._fresh(job, pursuit, settings)
         plan = settle(job.task, has_user=False, services=services, settings=settings)
-        trace = _readable(left) if await self._entered(plan) else None
+        trace = _readable(left) if await self._entered(plan, left.trace) else None
         runtime: Runtime | None = None
         if trace is not None and left.leases:
             runtime = await take(left.leases[-1], services.overdue, bound=plan.bounds.boot)
@@ -165,17 +164,19 @@ class Attempts:
         pursuit.cuts_off(left)
         return self._fresh(job, pursuit, settings)
 
-    async def _entered(self, plan: Plan) -> bool:
-        """Whether harness and model are entered, as booting has it; what is wrong is said by the attempt that boots."""
-        for shared in (plan.harness, plan.model):
-            entered = await attempt(self.register.services.enter, shared)
-            try:
-                if entered.error is not None and (interrupts(entered.error) or not plain(entered.error)):
-                    raise bare(entered.error)
-                if entered.error is not None:
-                    return False
-            finally:
-                del entered  # a frame that keeps an exception which it raises is kept by it
+    async def _entered(self, plan: Plan, rollout: str) -> bool:
+        """Whether harness and model are entered, within `timeouts.boot`, as booting has it; what is wrong is said by
+        the attempt that boots."""
+        services = self.register.services
+        for shared, doing in ((plan.harness, "entering the harness"), (plan.model, "entering the model")):
+            entering = partial(services.enter, shared)
+            entered = await services.overdue.attempt(
+                entering, plan.bounds.boot, rollout=rollout, doing=partial(str, doing)
+            )
+            pass_on(entered.came.error)
+            await trio.lowlevel.checkpoint_if_cancelled()
+            if entered.came.error is not None or not entered.in_time:
+                return False
         return True
 
 
