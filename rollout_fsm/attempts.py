@@ -48,15 +48,7 @@ class Attempts:
         with register.services.flow.driven.one():
             while True:
                 rollout = register.mint(task, pursuit, settings=settings)
-                try:
-                    async with rollout:
-                        await _whole(rollout)
-                        await rollout.close()
-                    follows = await self._another(rollout, pursuit)
-                except BaseException:
-                    register.none_follows(rollout)
-                    raise
-                if not follows:
+                if not await self._another_follows(rollout, pursuit, _ended(rollout, partial(_whole, rollout))):
                     return await register.settled(rollout)
 
     async def of(self, settings: AgentSettings, job: Job, permit: Permit) -> Trace | None:
@@ -69,14 +61,7 @@ class Attempts:
             return None
         while True:
             rollout, begin = begun
-            try:
-                await self._ended(rollout, begin)
-                permit.give_back()
-                follows = await self._another(rollout, pursuit, permit)
-            except BaseException:
-                self.register.none_follows(rollout)
-                raise
-            if not follows:
+            if not await self._another_follows(rollout, pursuit, _ended_as_data(rollout, begin), permit):
                 return await self.register.settled(rollout)
             begun = self._fresh(job, pursuit, settings)
             assert begun is not None
@@ -109,34 +94,29 @@ class Attempts:
             evolve(job, past=found.past.get(job.identity, NO_PAST)) for job in mine if job.identity not in found.done
         ]
 
-    @staticmethod
-    async def _ended(rollout: Rollout, begin: Callable[[], Awaitable[object]]) -> None:
-        """Bring a rollout of a batch to its end. The owner's bug, or the engine's, is said: its trace is data."""
+    async def _another_follows(
+        self, rollout: Rollout, pursuit: Pursuit, ended: Awaitable[None], permit: Permit | None = None
+    ) -> bool:
+        """Bring an attempt to its end, and wait until another begins; whether one does. If one was to follow and does
+        not, however the wait ends, this attempt was the last. The permit is given back in between."""
+        register, flow = self.register, self.register.services.flow
         try:
-            async with rollout:
-                await begin()
-                await rollout.close()
-        except Exception as error:  # noqa: BLE001
-            log.error("rollout %s ended %s: %s", rollout.trace.id, rollout.state, text(error))
-
-    async def _another(self, rollout: Rollout, pursuit: Pursuit, permit: Permit | None = None) -> bool:
-        """Whether another attempt begins, once it is time. If it is not to, however the wait ends, this one was the
-        last."""
-        register = self.register
-        if pursuit.again is None:
-            return False
-        follows = False
-        try:
-            follows = await register.services.flow.rest(pursuit.again)
-            if follows and permit is not None:
+            await ended
+            if permit is not None:
+                permit.give_back()
+            if pursuit.again is None:
+                return False
+            if await flow.rest(pursuit.again) and permit is not None:
                 await permit.take()
-                follows = not register.services.flow.draining
-        finally:
-            met = [] if follows else register.none_follows(rollout)
-        register.another_follows(rollout)
-        for interrupt in met:
+        except BaseException:
+            register.none_follows(rollout)
+            raise
+        if not flow.draining:
+            register.another_follows(rollout)
+            return True
+        for interrupt in register.none_follows(rollout):
             raise interrupt
-        return follows
+        return False
 
     def _fresh(self, job: Job, pursuit: Pursuit, settings: AgentSettings) -> Begun | None:
         """An attempt from the beginning, and what begins it; None if the engine drains."""
@@ -192,6 +172,21 @@ async def _catch_up(
         await journal.durable()
     except JournalError as error:
         services.journal_fails(str(error))
+
+
+async def _ended(rollout: Rollout, begin: Callable[[], Awaitable[object]]) -> None:
+    """Bring a rollout to its end."""
+    async with rollout:
+        await begin()
+        await rollout.close()
+
+
+async def _ended_as_data(rollout: Rollout, begin: Callable[[], Awaitable[object]]) -> None:
+    """Bring a rollout of a batch to its end. The owner's bug, or the engine's, is said: its trace is data."""
+    try:
+        await _ended(rollout, begin)
+    except Exception as error:  # noqa: BLE001
+        log.error("rollout %s ended %s: %s", rollout.trace.id, rollout.state, text(error))
 
 
 async def _whole(rollout: Rollout) -> None:

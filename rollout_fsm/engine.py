@@ -37,7 +37,7 @@ from rollout_fsm.rescoring import Rescored, Rescorings, TaskSource, rescore
 from rollout_fsm.retry import RetryPolicy
 from rollout_fsm.rollout import Rollout
 from rollout_fsm.services import EngineServices, LostTrace
-from rollout_fsm.settings import AgentSettings, OneRollout, settle, task_info
+from rollout_fsm.settings import AgentSettings, ManyRollouts, OneRollout, at_least_one, settle, task_info
 from rollout_fsm.shield import shielded
 from rollout_fsm.task import Task
 from rollout_fsm.trace import RunInfo, Trace
@@ -89,23 +89,11 @@ class Engine:
 
     @overload
     def run_all(
-        self,
-        tasks: Iterable[Task],
-        *,
-        rollouts_per_task: int = 1,
-        max_concurrent: int | None = None,
-        group_by_task: Literal[False] = False,
-        **settings: Unpack[AgentSettings],
+        self, tasks: Iterable[Task], *, group_by_task: Literal[False] = False, **settings: Unpack[ManyRollouts]
     ) -> Batch[Trace]: ...
     @overload
     def run_all(
-        self,
-        tasks: Iterable[Task],
-        *,
-        rollouts_per_task: int = 1,
-        max_concurrent: int | None = None,
-        group_by_task: Literal[True],
-        **settings: Unpack[AgentSettings],
+        self, tasks: Iterable[Task], *, group_by_task: Literal[True], **settings: Unpack[ManyRollouts]
     ) -> Batch[list[Trace]]: ...
     def run_all(
         self,
@@ -150,23 +138,11 @@ class Engine:
     def resume(self) -> None: ...
     @overload
     def resume(
-        self,
-        tasks: Iterable[Task],
-        *,
-        rollouts_per_task: int = 1,
-        max_concurrent: int | None = None,
-        group_by_task: Literal[False] = False,
-        **settings: Unpack[AgentSettings],
+        self, tasks: Iterable[Task], *, group_by_task: Literal[False] = False, **settings: Unpack[ManyRollouts]
     ) -> Batch[Trace]: ...
     @overload
     def resume(
-        self,
-        tasks: Iterable[Task],
-        *,
-        rollouts_per_task: int = 1,
-        max_concurrent: int | None = None,
-        group_by_task: Literal[True],
-        **settings: Unpack[AgentSettings],
+        self, tasks: Iterable[Task], *, group_by_task: Literal[True], **settings: Unpack[ManyRollouts]
     ) -> Batch[list[Trace]]: ...
     def resume(
         self,
@@ -394,8 +370,8 @@ class Engine:
     ) -> Sequence[Job]:
         """What is asked for; raises for whatever does not fit together, before anything starts."""
         services = self._present.services
-        _at_least_one("rollouts_per_task", rollouts_per_task)
-        _at_least_one("max_concurrent", 1 if max_concurrent is None else max_concurrent)
+        at_least_one("rollouts_per_task", rollouts_per_task)
+        at_least_one("max_concurrent", 1 if max_concurrent is None else max_concurrent)
         asked = list(tasks)
         for task in {type(task): task for task in asked}.values():
             settle(task, has_user=False, services=services, settings=settings)
@@ -451,7 +427,7 @@ def open_engine(
     """
     if resume and output_dir is None:
         raise TypeError("there is no run to resume: name its folder, open_engine(output_dir=…, resume=True)")
-    _at_least_one("max_active_segments", 1 if max_active_segments is None else max_active_segments)
+    at_least_one("max_active_segments", 1 if max_active_segments is None else max_active_segments)
     return Engine(
         RunFolder(Path(output_dir)) if output_dir is not None else None,
         RunInfo(id=run_id or uuid.uuid4().hex, name=run_name),
@@ -481,8 +457,3 @@ def _described(task: Task, place: int) -> None:
     except Exception as error:
         doing = f"reading key, hash and row of task {place} ({type(task).__name__})"
         raise attribute(error, TaskError, doing) from error
-
-
-def _at_least_one(name: str, value: int) -> None:
-    if type(value) is not int or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")

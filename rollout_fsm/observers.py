@@ -29,7 +29,8 @@ class Observers:
 
     def joined_by(self, more: Iterable[object]) -> "Observers":
         """These, then those."""
-        return Observers((*self._all, *more))
+        joining = tuple(more)
+        return Observers((*self._all, *joining)) if joining else self
 
     @property
     def watch_activity(self) -> bool:

@@ -89,6 +89,12 @@ def nobodys(boundary: type[RolloutError], doing: str) -> RolloutError:
     return boundary(f"{doing} failed: it raised Cancelled although nothing was cancelled")
 
 
+def is_cancelled() -> bool:
+    """Whether a scope around this task is cancelled or past its deadline; to be asked outside of the scope that is not
+    meant (L14a)."""
+    return trio.current_effective_deadline() <= trio.current_time()
+
+
 def pass_on(error: BaseException | None) -> None:
     """Raise what was raised, as it came, if there is an interrupt in it."""
     try:

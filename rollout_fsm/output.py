@@ -21,10 +21,10 @@ from rollout_fsm.folder_lock import LOCK, FolderInUseError, FolderLock
 from rollout_fsm.identity import Identity, identity
 from rollout_fsm.messages import JSON
 from rollout_fsm.trace import Trace
-from rollout_fsm.trace_json import FormatError, trace_to_json, trace_to_json_leaving_out
+from rollout_fsm.trace_json import trace_to_json_leaving_out
 from rollout_fsm.traces_file import BESIDE, TracesFile, isolate_torn_end, take_out
 
-__all__ = ["FILES", "FolderInUseError", "RunFolder", "Written", "outdated", "read_written"]
+__all__ = ["FILES", "FolderInUseError", "RunFolder", "Written", "line_of", "outdated", "read_written"]
 
 log = logging.getLogger("rollout_fsm")
 
@@ -119,11 +119,7 @@ class RunFolder:
         all. Raises `FormatError` if that does not help, `OSError` if the file cannot be written.
         """
         assert self._file is not None
-        try:
-            line = trace_to_json(trace)
-        except FormatError:
-            line, left_out = trace_to_json_leaving_out(trace)
-            log.warning("the trace of rollout %s was written without what JSON cannot carry: %s", trace.id, left_out)
+        line = line_of(trace)
         with self._using:
             self._file.append(line)
 
@@ -229,6 +225,15 @@ class RunFolder:
     def _unlock(self) -> None:
         with suppress(OSError):  # a lock file that cannot be removed is no lock
             self._lock.release()
+
+
+def line_of(trace: Trace) -> str:
+    """The trace as a line of a file; what JSON cannot carry is left out of it, and logged. Raises `FormatError` if that
+    does not help."""
+    line, left_out = trace_to_json_leaving_out(trace)
+    if left_out:
+        log.warning("the trace of rollout %s was written without what JSON cannot carry: %s", trace.id, left_out)
+    return line
 
 
 def outdated(written: Iterable[Written], hashes: Mapping[Identity, str]) -> dict[Written, str]:

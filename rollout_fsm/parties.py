@@ -1,4 +1,4 @@
-"""Who has a part in a rollout: whom it can wait for, and who can be the cause of its end."""
+"""Who has a part in a rollout: whom it can wait for, in the words of an ending's cause."""
 
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
@@ -12,16 +12,13 @@ from rollout_fsm.errors import (
     TaskError,
     ToolsetError,
 )
+from rollout_fsm.machine.endings import BOUNDARIES, Cause
 
-Party: TypeAlias = Literal["caller", "engine", "harness", "interception", "provider", "sandbox", "task", "toolset"]
-"""Whom a rollout can wait for; the words are those of an ending's cause."""
+Party: TypeAlias = Cause | Literal["engine"]
+"""Whom a rollout can wait for."""
 
 PARTIES: Mapping[type[RolloutError], Party] = {
-    HarnessError: "harness",
-    InterceptionError: "interception",
-    ProviderError: "provider",
-    SandboxError: "sandbox",
-    TaskError: "task",
-    ToolsetError: "toolset",
+    kind: BOUNDARIES[kind.__name__]
+    for kind in (HarnessError, InterceptionError, ProviderError, SandboxError, TaskError, ToolsetError)
 }
 """Who is behind each boundary."""

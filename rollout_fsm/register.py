@@ -42,8 +42,8 @@ class Register:
     run_info: RunInfo
     observers: Observers
     live: dict[Rollout, Live] = field(factory=dict, init=False)
-    resting: dict[str, tuple[Rollout, Live]] = field(factory=dict, init=False)
-    """Finished attempts that others are to follow, by the ids of their traces."""
+    resting: dict[Rollout, Live] = field(factory=dict, init=False)
+    """Finished attempts that others are to follow."""
     handed_out: list[tuple[trio.Event, frozenset[Identity]]] = field(factory=list, init=False)
     """What resumptions of this engine have taken upon themselves, each until its event."""
     closed: bool = field(default=False, init=False)
@@ -94,13 +94,12 @@ class Register:
 
     def another_follows(self, rollout: Rollout) -> None:
         """The attempt that was to follow begins."""
-        self.resting.pop(rollout.trace.id, None)
+        self.resting.pop(rollout)
 
     def none_follows(self, rollout: Rollout) -> list[Interrupt]:
         """If an attempt was to follow this one, it does not come: this one is the last after all, and says so."""
-        if rollout.trace.id not in self.resting:
+        if (live := self.resting.pop(rollout, None)) is None:
             return []
-        _, live = self.resting.pop(rollout.trace.id)
         note(rollout.trace, TO_BE_RETRIED, True)
         self._submit(rollout.trace, rollout.keeper)
         return live.observers.tell("on_finished", rollout.trace)
@@ -155,7 +154,7 @@ class Register:
             self._submit(trace, keeper)
             met += live.observers.tell("on_finished", trace)
         else:
-            self.resting[trace.id] = rollout, live
+            self.resting[rollout] = live
             met += live.observers.tell("on_retry", trace, again)
         stop = getattr(trace.errors[0], "type", "?") if trace.errors else trace.stop_condition
         said = "rollout done: id=%s task=%s reward=%s turns=%d stop=%s%s"

@@ -31,11 +31,11 @@ from rollout_fsm.judge import Judge
 from rollout_fsm.limits import Bounds, RolloutTimeouts
 from rollout_fsm.machine.endings import Endings
 from rollout_fsm.messages import JSON
-from rollout_fsm.outcome import Blame, Outcome, failed, interrupts, judge
+from rollout_fsm.outcome import Blame, Outcome, failed, interrupts, is_cancelled, judge
 from rollout_fsm.overdue import Overdue
 from rollout_fsm.rows import structure_task
 from rollout_fsm.scoring import Scoring, Signal, check_judge, judge_signals, seed, signals_of
-from rollout_fsm.settings import reserved_conditions
+from rollout_fsm.settings import at_least_one, reserved_conditions
 from rollout_fsm.task import Task
 from rollout_fsm.trace import Ending, Reward, Trace
 
@@ -126,8 +126,7 @@ async def rescore(
     """
     if isinstance(traces, str | os.PathLike):
         raise TypeError(f"{traces!r} names traces; read them: engine.rescore(read_traces({traces!r}), …)")
-    if isinstance(max_concurrent, bool) or not isinstance(max_concurrent, int) or max_concurrent < 1:
-        raise ValueError(f"max_concurrent must be a whole number of at least 1, not {max_concurrent!r}")
+    at_least_one("max_concurrent", max_concurrent)
     rescorer = _Rescorer.of(task, services, judges=judges, harness=harness, timeouts=timeouts)
     await rescorer.enter()
     await in_order(traces, rescorer.rescore, deliver, max_concurrent=max_concurrent)
@@ -292,7 +291,7 @@ class _Rescorer:
     def _judge_again(self, trace: Trace, hooks: Hooks) -> None:
         """Whether the reward counts: never without one, and else as the table has it for a rollout that ended so."""
         ending = trace.ending
-        if ending is None or not ending.graded or ending.counts == (trace.reward is not None):
+        if not isinstance(ending, Ending) or not ending.graded or ending.counts == (trace.reward is not None):
             return
         counts = False
         if trace.reward is not None:
@@ -313,7 +312,7 @@ class _Rescorer:
         late = ", ".join(signal.said for signal in scoring.late)
         blame = Blame(boundary=TaskError, doing=SCORING, note=f"; still running: {late}" if late else "")
         outcome = judge(
-            cancelled=_cancelled() or bool(interrupts(ran.came.error)),
+            cancelled=is_cancelled() or bool(interrupts(ran.came.error)),
             expired=not ran.in_time,
             timeout=lambda: blame.timed_out(elapsed=ran.elapsed, setting=SCORING, limit=limit),
             error=ran.came.error,
@@ -364,7 +363,7 @@ class _Earlier:
             rewards=dict(trace.rewards),
             metrics=dict(trace.metrics),
             info=dict(trace.info) if isinstance(trace.info, dict) else {},
-            ending=trace.ending,
+            ending=trace.ending if isinstance(trace.ending, Ending) else None,
             spent=len(trace.extra_usage),
         )
 
@@ -410,10 +409,6 @@ def _skipped(signal: Signal) -> Skipped:
 
 def _without_nulls(record: dict[str, JSON]) -> dict[str, JSON]:
     return {name: value for name, value in record.items() if value is not None}
-
-
-def _cancelled() -> bool:
-    return trio.current_effective_deadline() <= trio.current_time()
 
 
 async def _pass_on(error: BaseException | None) -> None:

@@ -26,7 +26,7 @@ from rollout_fsm.machine.endings import Ending
 from rollout_fsm.machine.lifecycle import Lifecycle, lifecycle
 from rollout_fsm.message_json import Said, as_messages
 from rollout_fsm.messages import Message
-from rollout_fsm.outcome import Failure, Interrupt, Outcome, bare, interrupts, judge
+from rollout_fsm.outcome import Failure, Interrupt, Outcome, bare, interrupts, is_cancelled, judge
 from rollout_fsm.phases import ACTIVE, SHIELDED, take_over
 from rollout_fsm.plan import Plan
 from rollout_fsm.running import run_activity
@@ -267,7 +267,7 @@ class Rollout:
     ) -> None:
         if isinstance(error, GeneratorExit):
             return  # nothing may be awaited any more; the engine ends the rollout (L75)
-        if error is not None and (_caller_cancelled() or interrupts(error) or _only_cancelled(error)):
+        if error is not None and (is_cancelled() or interrupts(error) or _only_cancelled(error)):
             await self._abort()
             return
         try:
@@ -526,7 +526,7 @@ class Rollout:
 
     def _cancelled(self) -> bool:
         """Questions 1 and 2 of L14a: is the caller cancelled, or was it interrupted; did `cancel()` ask?"""
-        return _caller_cancelled() or bool(self._struck) or self._cancel_asked
+        return is_cancelled() or bool(self._struck) or self._cancel_asked
 
     async def _meet_an_abort(self) -> None:
         """A verb that meets `aborting` waits for its end (L72)."""
@@ -541,7 +541,7 @@ class Rollout:
         try:
             if struck:
                 raise struck[0]
-            if self._declared.group == "cancellation" and _caller_cancelled():
+            if self._declared.group == "cancellation" and is_cancelled():
                 await trio.lowlevel.checkpoint()
             if blamed:
                 raise blamed[0]
@@ -569,12 +569,6 @@ def _of_the_owner(error: BaseException) -> Outcome:
 
 def _nobody() -> TaskError:
     return TaskError("the task has no prompt and nobody to open the exchange; give it a prompt, or has_user=True (L1)")
-
-
-def _caller_cancelled() -> bool:
-    """Whether the caller's own scopes are cancelled or past their deadline, asked outside of the engine's scopes
-    (L14a)."""
-    return trio.current_effective_deadline() <= trio.current_time()
 
 
 def _only_cancelled(error: BaseException) -> bool:

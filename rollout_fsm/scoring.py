@@ -19,7 +19,7 @@ from rollout_fsm.errors import TaskError, attribute, record
 from rollout_fsm.foreign import call
 from rollout_fsm.hooks import BoundHook, Hooks
 from rollout_fsm.judge import Judge
-from rollout_fsm.outcome import Failure, bare, failed, interrupts, lost, nobodys, pass_on, plain
+from rollout_fsm.outcome import Failure, bare, failed, interrupts, is_cancelled, lost, nobodys, pass_on, plain
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.task import Task
 from rollout_fsm.trace import Reward, Trace
@@ -144,7 +144,7 @@ class Scoring:
                 for signal in self.expected:
                     if signal.kind == kind:
                         nursery.start_soon(self._measure, signal, name=signal.said)
-            if trio.current_effective_deadline() > trio.current_time():  # whatever stopped them was no cancellation
+            if not is_cancelled():  # whatever stopped them was no cancellation
                 for signal in self.late:
                     self._failed(signal, nobodys(TaskError, signal.said))
                 self.late.clear()
@@ -152,7 +152,7 @@ class Scoring:
     async def _measure(self, signal: Signal) -> None:
         measured = await attempt(signal.measure)
         try:
-            if trio.current_effective_deadline() <= trio.current_time():
+            if is_cancelled():
                 self.late.append(signal)
                 self.lost += lost(plain(measured.error))
             elif measured.error is None:

@@ -54,6 +54,21 @@ class OneRollout(AgentSettings, total=False):
     group: GroupInfo
 
 
+class ManyRollouts(AgentSettings, total=False):
+    """What only many rollouts can be given."""
+
+    rollouts_per_task: int
+    """How many of each task; 1 unless said."""
+    max_concurrent: int | None
+    """How many at once, from boot to confirmed release; None, as unless said, for any number."""
+
+
+def at_least_one(name: str, value: int) -> None:
+    """Raises `ValueError` for what is no number of things."""
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+
+
 def settle(task: Task, *, has_user: bool, services: Services, settings: Mapping[str, object] | AgentSettings) -> Plan:
     """Everything that the caller chose, settled; raises `TypeError` for what does not fit together (L31)."""
     given: dict[str, Any] = dict(settings)

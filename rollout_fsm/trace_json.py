@@ -61,10 +61,18 @@ def trace_from_json(line: str | bytes) -> Trace:
 
 
 def trace_to_json_leaving_out(trace: Trace) -> tuple[str, tuple[str, ...]]:
-    """The trace as `trace_to_json` has it, with null for whatever JSON cannot carry, and the paths of that.
+    """The trace as `trace_to_json` has it, where need be with null for whatever JSON cannot carry, and the paths of
+    that; none where nothing was left out.
 
     For a trace that would be lost otherwise. Raises `FormatError` if what is left is no trace.
     """
+    try:
+        return trace_to_json(trace), ()
+    except FormatError:
+        return _leaving_out(trace)
+
+
+def _leaving_out(trace: Trace) -> tuple[str, tuple[str, ...]]:
     made, faults = plain_with_faults(_CONVERTER.unstructure(trace))
     with_beyond(made, trace.unknown)
     line = json.dumps(made, allow_nan=False, separators=(",", ":"))

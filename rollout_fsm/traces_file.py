@@ -20,6 +20,7 @@ from types import TracebackType
 
 from attrs import define, field
 
+from rollout_fsm.disk import sync_folder
 from rollout_fsm.exact_json import FormatError
 from rollout_fsm.trace import Trace
 from rollout_fsm.trace_json import trace_from_json, trace_to_json
@@ -135,7 +136,7 @@ def take_out(path: Path, taken: Callable[[bytes], bool]) -> None:
             made.flush()
             os.fsync(made.fileno())
         os.replace(beside, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     finally:
         beside.unlink(missing_ok=True)
 
@@ -181,16 +182,8 @@ def _append_once(path: Path, line: bytes) -> None:
 
 def _open(path: Path) -> int:
     fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
     return fd
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)  # a file's name is to survive a crash as its lines do
-    finally:
-        os.close(folder)
 
 
 def _still_there(fd: int, path: Path) -> None:

@@ -14,7 +14,7 @@ from rollout_fsm.harness import HarnessSession
 from rollout_fsm.holdings import Held, Holdings, Setting, WarningKind
 from rollout_fsm.keeping import Keeper
 from rollout_fsm.messages import Message
-from rollout_fsm.outcome import Blame, Failure, pass_on
+from rollout_fsm.outcome import Blame, Failure, is_cancelled, pass_on
 from rollout_fsm.plan import Plan
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.segment_run import Gate, SegmentRun
@@ -89,7 +89,7 @@ class World:
     async def proceed() -> None:
         """Go on to the next step of an activity, unless it was interrupted: code that swallowed that is not asked for
         more (L14a)."""
-        if trio.current_effective_deadline() <= trio.current_time():
+        if is_cancelled():
             await trio.lowlevel.checkpoint()
 
     def calling(self, boundary: type[RolloutError], doing: str, note: str = "") -> None:

@@ -762,9 +762,9 @@ async def test_hooks_and_harness_code_are_not_run() -> None:
     assert [event for event in world.began[len(ran) :] if not event.startswith("score.")] == []
 
 
-async def test_what_hooks_have_put_in_the_place_of_info_costs_no_other_trace_its_scoring() -> None:
+async def test_what_hooks_have_put_in_the_place_of_info_and_ending_costs_no_other_trace_its_scoring() -> None:
     spoilt, well = scored(), scored()
-    spoilt.info = 7  # type: ignore[assignment]
+    spoilt.info, spoilt.ending = 7, 3  # type: ignore[assignment]
     async with open_engine(gateway=False) as engine:
         results = await engine.rescore([spoilt, well], Sum)
     assert [result.verdict for result in results] == ["scored", "scored"]

@@ -18,7 +18,7 @@ from rollout_fsm.harness import Harness
 from rollout_fsm.judge import Judge
 from rollout_fsm.limits import RolloutTimeouts
 from rollout_fsm.rescoring import Rescored, TaskSource
-from rollout_fsm.settings import AgentSettings, OneRollout
+from rollout_fsm.settings import ManyRollouts, OneRollout
 from rollout_fsm.task import Task
 from rollout_fsm.trace import Trace
 
@@ -49,23 +49,11 @@ class Engine(StandsFor[trio_engine.Engine]):
 
     @overload
     def run_all(
-        self,
-        tasks: Iterable[Task],
-        *,
-        rollouts_per_task: int = 1,
-        max_concurrent: int | None = None,
-        group_by_task: Literal[False] = False,
-        **settings: Unpack[AgentSettings],
+        self, tasks: Iterable[Task], *, group_by_task: Literal[False] = False, **settings: Unpack[ManyRollouts]
     ) -> Batch[Trace]: ...
     @overload
     def run_all(
-        self,
-        tasks: Iterable[Task],
-        *,
-        rollouts_per_task: int = 1,
-        max_concurrent: int | None = None,
-        group_by_task: Literal[True],
-        **settings: Unpack[AgentSettings],
+        self, tasks: Iterable[Task], *, group_by_task: Literal[True], **settings: Unpack[ManyRollouts]
     ) -> Batch[list[Trace]]: ...
     def run_all(self, tasks: Iterable[Task], **settings: Any) -> Batch[Any]:
         """Many rollouts: `async with engine.run_all(tasks, …) as traces: async for trace in traces: …`.
@@ -78,23 +66,11 @@ class Engine(StandsFor[trio_engine.Engine]):
     def resume(self) -> None: ...
     @overload
     def resume(
-        self,
-        tasks: Iterable[Task],
-        *,
-        rollouts_per_task: int = 1,
-        max_concurrent: int | None = None,
-        group_by_task: Literal[False] = False,
-        **settings: Unpack[AgentSettings],
+        self, tasks: Iterable[Task], *, group_by_task: Literal[False] = False, **settings: Unpack[ManyRollouts]
     ) -> Batch[Trace]: ...
     @overload
     def resume(
-        self,
-        tasks: Iterable[Task],
-        *,
-        rollouts_per_task: int = 1,
-        max_concurrent: int | None = None,
-        group_by_task: Literal[True],
-        **settings: Unpack[AgentSettings],
+        self, tasks: Iterable[Task], *, group_by_task: Literal[True], **settings: Unpack[ManyRollouts]
     ) -> Batch[list[Trace]]: ...
     def resume(self, tasks: Iterable[Task] | None = None, **settings: Any) -> Batch[Any] | None:
         """Without tasks: go on after a `pause`. With tasks: go on with the run of the engine's folder, as on trio."""

@@ -21,6 +21,7 @@ from rollout_fsm.cli.logs import LogFile, logging_to_file
 from rollout_fsm.cli.preparing import CONFIG, LOG, Prepared, recorded
 from rollout_fsm.cli.progress import Board, Lines, keep_drawing, live_picture
 from rollout_fsm.cli.screen import Screen
+from rollout_fsm.disk import sync_folder
 from rollout_fsm.engine import Engine, open_engine
 from rollout_fsm.output import FILES, TRACES
 from rollout_fsm.services import LostTrace
@@ -146,11 +147,7 @@ def _write_whole(path: Path, text: str) -> None:
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 def _withdraw(prepared: Prepared) -> None:

@@ -33,11 +33,11 @@ from rollout_fsm.engine import open_engine
 from rollout_fsm.exact_json import FormatError
 from rollout_fsm.harness import Harness
 from rollout_fsm.limits import RolloutTimeouts
+from rollout_fsm.output import line_of
 from rollout_fsm.reports.summary import Summary
 from rollout_fsm.rescoring import Rescored
 from rollout_fsm.task import Task
 from rollout_fsm.trace import Trace
-from rollout_fsm.trace_json import trace_to_json, trace_to_json_leaving_out
 from rollout_fsm.traces_file import TracesFile
 
 __all__ = ["score"]
@@ -129,7 +129,7 @@ class _Sink:
     async def put(self, trace: Trace) -> None:
         """Write a trace. What JSON cannot carry is left out and logged, rather than losing it all."""
         try:
-            line = _line(trace)
+            line = line_of(trace)
             if self.file is not None:
                 await trio.to_thread.run_sync(self.file.append, line)
         except FormatError as error:
@@ -336,15 +336,6 @@ def _withdraw(output: Path) -> None:
     with suppress(OSError):
         if not output.stat().st_size:
             output.unlink()
-
-
-def _line(trace: Trace) -> str:
-    try:
-        return trace_to_json(trace)
-    except FormatError:
-        line, left_out = trace_to_json_leaving_out(trace)
-        log.warning("the trace of rollout %s was written without what JSON cannot carry: %s", trace.id, left_out)
-        return line
 
 
 def _report(job: _Job, output: Path | None, *, fail_on_error: bool) -> int:

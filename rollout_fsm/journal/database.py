@@ -10,6 +10,7 @@ import os
 import sqlite3
 from pathlib import Path
 
+from rollout_fsm.disk import sync_folder
 from rollout_fsm.messages import JSON
 
 APPLICATION = 0x524F4C4C
@@ -55,7 +56,7 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         if not _tables(connection):
             _make(connection)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     except (sqlite3.Error, OSError) as error:
         if connection is not None:
             connection.close()
@@ -144,14 +145,6 @@ def _make(connection: sqlite3.Connection) -> None:
     for statement in SCHEMA:
         connection.execute(statement)
     connection.execute("COMMIT")
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)  # the file's name is to survive a crash as its content does
-    finally:
-        os.close(descriptor)
 
 
 def _encodable(text: str) -> bool:

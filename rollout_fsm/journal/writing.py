@@ -19,7 +19,7 @@ from rollout_fsm.exact_json import plain_with_faults
 from rollout_fsm.journal.database import stored
 from rollout_fsm.journal.records import End, Process
 from rollout_fsm.trace import Trace, TransitionRecord
-from rollout_fsm.trace_json import FormatError, trace_to_json, trace_to_json_leaving_out
+from rollout_fsm.trace_json import trace_to_json_leaving_out
 
 log = logging.getLogger("rollout_fsm")
 
@@ -173,10 +173,7 @@ def _line(trace: Trace) -> str | None:
     why: Exception = RuntimeError()
     for _ in range(LOOKS):
         try:
-            try:
-                return trace_to_json(trace)
-            except FormatError:
-                return trace_to_json_leaving_out(trace)[0]
+            return trace_to_json_leaving_out(trace)[0]
         except RuntimeError as error:  # the task's own code changed something in it meanwhile
             why = error
         except Exception as error:  # noqa: BLE001  (its own objects are in it; the others' records are to go on)
