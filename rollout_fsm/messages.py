@@ -5,7 +5,7 @@ harness chose to spell them (L82). Wire formats live with the dialects.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -253,6 +253,16 @@ def _tools(given: Iterable[Tool]) -> tuple[Tool, ...]:
     return tuple(given)
 
 
+@frozen(kw_only=True, eq=False)
+class Native:
+    """A body as it was on the wire. Whoever speaks its dialect passes it on, so that nothing in it is lost."""
+
+    dialect: str
+    body: Mapping[str, JSON] = field(repr=False)
+    messages: tuple[Message, ...] = field(default=(), repr=False)
+    """What a request's body was read as: a message that is another one now was rewritten since."""
+
+
 @frozen(kw_only=True)
 class Request:
     """A conversation about to cross the model boundary."""
@@ -261,6 +271,18 @@ class Request:
     tools: tuple[Tool, ...] = field(default=(), converter=_tools)
     model: str | None = None
     sampling: Sampling = field(factory=Sampling)
+    native: Native | None = field(default=None, eq=False, repr=False)
+    """The request as the harness wrote it; None where it came from this process. Hooks do not see it."""
+
+
+@frozen(kw_only=True)
+class Tokens:
+    """The token ids of one call, where the endpoint gives them: of the whole prompt, and of the completion."""
+
+    prompt_ids: tuple[int, ...] = field(repr=False)
+    completion_ids: tuple[int, ...] = field(repr=False)
+    logprobs: tuple[float, ...] | None = field(default=None, repr=False)
+    """One for each token of the completion."""
 
 
 @frozen(kw_only=True)
@@ -272,3 +294,41 @@ class Response:
     usage: Usage | None = None
     id: str = ""
     model: str | None = None
+    tokens: Tokens | None = None
+    native: Native | None = field(default=None, eq=False, repr=False)
+    """The answer as the endpoint wrote it; None where it came from this process, or was rewritten."""
+
+
+@frozen(kw_only=True)
+class ToolCallDelta:
+    """A piece of a tool call. `index` tells the calls of one reply apart; `id` and `name` come with the first piece."""
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+    type: Literal["function", "custom"] = "function"
+
+
+@frozen(kw_only=True)
+class NativeEvent:
+    """An event of a stream as it was on the wire; `name` is its `event:` field, empty where there is none."""
+
+    dialect: str
+    data: Mapping[str, JSON]
+    name: str = ""
+
+
+@frozen(kw_only=True)
+class Delta:
+    """A piece of an answer that is still being made."""
+
+    content: str = ""
+    reasoning: str = ""
+    tool_call: ToolCallDelta | None = None
+    native: NativeEvent | None = None
+    """The event that said it, for whoever speaks its dialect; one that says nothing of the above comes, too."""
+
+
+Deliver: TypeAlias = Callable[[Delta], Awaitable[None]]
+"""Takes the pieces of an answer, in order, and returns when there is room for more."""

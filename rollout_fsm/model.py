@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 
-from rollout_fsm.messages import Request, Response, Sampling
+from rollout_fsm.messages import Deliver, Request, Response, Sampling
 
 
 class Model(ABC):
@@ -19,3 +19,12 @@ class Model(ABC):
         (L21). Anything else that is raised is attributed to the model all the same (L40). Retries are the harness's
         business.
         """
+
+    async def stream_response(self, request: Request, sampling: Sampling, deliver: Deliver) -> Response:
+        """As `respond`, telling pieces of the answer while it is made. Asked where the harness wants a stream; a model
+        that cannot tell pieces answers in one. What `deliver` raises passes on."""
+        return await self.respond(request, sampling)
+
+    async def count_tokens(self, request: Request) -> int | None:
+        """How many tokens the request's prompt has; None where the model does not know."""
+        return None

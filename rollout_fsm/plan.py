@@ -15,7 +15,7 @@ from rollout_fsm.machine.endings import Endings
 from rollout_fsm.messages import Request, Response, Sampling
 from rollout_fsm.model import Model
 from rollout_fsm.overdue import Overdue
-from rollout_fsm.runtime import Runtime, RuntimeFactory
+from rollout_fsm.runtime import Answer, Runtime, RuntimeFactory
 from rollout_fsm.task import Task
 from rollout_fsm.toolset import Toolset
 
@@ -39,6 +39,11 @@ class Slot(Protocol):
     @property
     def secret(self) -> str:
         """The bearer token that tells this rollout from the others."""
+        ...
+
+    @property
+    def answer(self) -> Answer | None:
+        """Serves connections that are made in this rollout's box; None where there is no gateway."""
         ...
 
     def close(self) -> None:

@@ -10,13 +10,34 @@ keeps on disk (L73), and `reclaim` or `adopt` it in the process that goes on wit
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Self, TypeAlias
 
+import trio
 from attrs import frozen
 
 from rollout_fsm.errors import SandboxError, text
 from rollout_fsm.messages import JSON
+from rollout_fsm.network import NetworkPolicy
+
+Answer: TypeAlias = Callable[[trio.SocketStream], Awaitable[None]]
+"""Serves one client's connection to its end; the caller closes it. Raises nothing for what the client does."""
+
+
+class Route(str):
+    """A URL of the framework's own, which stays reachable from a box, whatever its network policy (L5).
+
+    `answer` serves a connection that was made in a box without going through the machine's network; None where the
+    URL has to be dialled.
+    """
+
+    answer: Answer | None
+
+    def __new__(cls, url: str, answer: Answer | None = None) -> Self:
+        """A URL, with who answers its connections."""
+        route = super().__new__(cls, url)
+        route.answer = answer
+        return route
 
 
 @frozen(kw_only=True)
@@ -106,10 +127,25 @@ class Runtime(ABC):
     async def write(self, path: str, data: bytes | str) -> None:
         """Create or replace a file, its folders too. A relative path is relative to the workspace."""
 
-    async def prepare_setup(self) -> None:
-        """Make ready for setup, called once at the end of booting (L2)."""
+    def restrict(self, network: NetworkPolicy) -> None:
+        """Let programs of the execution reach only what this policy allows, too: the task's policy joins the runtime's
+        own. Asked before `start`, or of a borrowed runtime before it is used. Raises `SandboxError` where the runtime
+        cannot hold programs to a policy: one that is ignored would be worse than none.
+        """
+        raise SandboxError(
+            f"{type(self).__name__} cannot hold programs to a network policy; run the task in an isolated runtime "
+            f"(BubblewrapRuntime), or take the policy away"
+        )
 
-    async def prepare_execution(self, routes: Sequence[str]) -> None:
+    @property
+    def restricted(self) -> bool:
+        """Whether programs of the execution are held to a network policy that keeps anything from them."""
+        return False
+
+    async def prepare_setup(self) -> None:
+        """Make ready for setup, called once at the end of booting (L2): setup has its network."""
+
+    async def prepare_execution(self, routes: Sequence[Route]) -> None:
         """Apply the network policy of the execution; `routes` are the framework's own URLs, which stay open (L5)."""
 
     def host_url(self, url: str) -> str:

@@ -44,6 +44,7 @@ class NoGatewaySlot:
 
     secret: str
     url: str = ""
+    answer: None = None
 
     def close(self) -> None:
         """Nothing was opened."""

@@ -13,17 +13,17 @@ from attrs import evolve, frozen
 
 from rollout_fsm.errors import TurnRefused, leaves
 from rollout_fsm.gateway.connection import Call, Head
-from rollout_fsm.gateway.reply import Reply, error_reply, event_reply, failure_reply, json_reply
-from rollout_fsm.gateway.slots import CONCLUDED, Slot, Slots
-from rollout_fsm.messages import JSON, Request, Response
-from rollout_fsm.openai_chat import (
-    ChatFormatError,
+from rollout_fsm.gateway.dialects.chat import (
     Streaming,
     parse_request,
     parse_streaming,
     render_chunks,
     render_response,
 )
+from rollout_fsm.gateway.dialects.dialect import DialectError
+from rollout_fsm.gateway.reply import Reply, error_reply, event_reply, failure_reply, json_reply
+from rollout_fsm.gateway.slots import CONCLUDED, Slot, Slots
+from rollout_fsm.messages import JSON, Request, Response
 from rollout_fsm.strict_json import parse_json
 
 COMPLETIONS = "/v1/chat/completions"
@@ -40,6 +40,8 @@ class ChatRoutes:
 
     slots: Slots
     max_body: int
+    only: Slot | None = None
+    """The one slot that is served; None serves all of them."""
 
     def route(self, head: Head) -> Call | Reply:
         """What answers this request: the call of an open slot, or a reply that says why there is none."""
@@ -75,7 +77,7 @@ class ChatRoutes:
     def _slot(self, head: Head) -> Slot | None:
         for secret in _secrets(head):
             if (slot := self.slots.find(secret)) is not None:
-                return slot
+                return slot if self.only in (None, slot) else None
         return None
 
 
@@ -123,11 +125,11 @@ def _parsed(body: bytearray) -> tuple[Request, Streaming]:
 def _document(body: bytearray) -> dict[str, JSON]:
     """The request as an object. A body of very many values is refused unread: reading it would hold everybody up."""
     if (values := body.count(b",") + body.count(b":")) > MAX_VALUES:
-        raise ChatFormatError(f"the request body has {values:,} commas and colons; {MAX_VALUES:,} are allowed")
+        raise DialectError(f"the request body has {values:,} commas and colons; {MAX_VALUES:,} are allowed")
     try:
         document = parse_json(body)
     except ValueError as error:
-        raise ChatFormatError(f"the request body is not JSON: {error}") from None
+        raise DialectError(f"the request body is not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise ChatFormatError(f"the request body: expected a JSON object, got {type(document).__name__}")
+        raise DialectError(f"the request body: expected a JSON object, got {type(document).__name__}")
     return document

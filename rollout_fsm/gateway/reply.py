@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from attrs import field, frozen
 
 from rollout_fsm.errors import TurnRefused, record
+from rollout_fsm.gateway.dialects.dialect import DialectError
 from rollout_fsm.gateway.status import primary, status_of
 from rollout_fsm.messages import JSON
-from rollout_fsm.openai_chat import ChatFormatError
 
 INVALID = "invalid_request_error"
 """OpenAI's word for a request that is the client's mistake."""
@@ -61,7 +61,7 @@ def failure_reply(error: BaseException) -> Reply:
     match cause:
         case TurnRefused():
             return error_reply(status, str(cause), type="turn_refused", code=cause.condition or "refused")
-        case ChatFormatError():
+        case DialectError():
             return error_reply(status, str(cause), param=cause.param, code="malformed_request")
     known = record(cause)  # foreign exceptions need not be printable
     return error_reply(status, f"{known.type}: {known.message}".removesuffix(": "), type=_snake(known.type))

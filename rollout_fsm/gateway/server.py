@@ -8,8 +8,10 @@ in flight have a short grace.
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import trio
+from attrs import evolve
 
 from rollout_fsm.gateway.chat import ChatRoutes
 from rollout_fsm.gateway.connection import Connection
@@ -41,7 +43,9 @@ class Gateway:
 
     def open_slot(self, session: Interceptable, *, model_name: str = "") -> Slot:
         """A slot for one rollout: its secret, and the URL to use it at. The list of models shows `model_name`."""
-        return self._slots.open(session, url=self.url, model_name=model_name)
+        slot = self._slots.open(session, url=self.url, model_name=model_name)
+        slot.answer = partial(self._connection, routes=evolve(self._routes, only=slot))
+        return slot
 
     async def serve(self, *listeners: trio.SocketListener) -> None:
         """Accept clients on listening sockets until cancelled, then close these. The connections are the gateway's own.
@@ -50,9 +54,9 @@ class Gateway:
         """
         await trio.serve_listeners(self._connection, list(listeners), handler_nursery=self._nursery)
 
-    async def _connection(self, stream: trio.SocketStream) -> None:
+    async def _connection(self, stream: trio.SocketStream, *, routes: ChatRoutes | None = None) -> None:
         try:
-            await Connection(stream, self._routes, self._shutdown).run()
+            await Connection(stream, routes or self._routes, self._shutdown).run()
         except Exception:  # one client's trouble is never another's
             log.warning("a connection of the gateway failed", exc_info=True)
 

@@ -13,6 +13,7 @@ from attrs import define, field
 
 from rollout_fsm.errors import TurnRefused
 from rollout_fsm.messages import Request, Response
+from rollout_fsm.runtime import Answer
 
 CONCLUDED = "rollout concluded"
 SECRET_BYTES = 32
@@ -36,6 +37,8 @@ class Slot:
     secret: str = field(repr=False)
     """The key for this rollout and no other."""
     _session: Interceptable | None = field(repr=False)
+    answer: Answer | None = field(default=None, repr=False)
+    """Serves connections that are made in the rollout's own box: they reach this slot and no other."""
 
     @property
     def closed(self) -> bool:

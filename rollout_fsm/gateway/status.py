@@ -7,7 +7,7 @@ refusal is a plain 400, never a 409, and a provider's own status is passed on.
 import trio
 
 from rollout_fsm.errors import OverlongPromptError, ProviderError, TurnRefused, leaves
-from rollout_fsm.openai_chat import ChatFormatError
+from rollout_fsm.gateway.dialects.dialect import DialectError
 
 BAD_REQUEST = 400
 BAD_GATEWAY = 502
@@ -19,7 +19,7 @@ def status_of(error: BaseException) -> int:
     A group is answered as its first leaf that is no cancellation (L40).
     """
     match primary(error):
-        case TurnRefused() | ChatFormatError():
+        case TurnRefused() | DialectError():
             return BAD_REQUEST
         case ProviderError(status_code=int(status)) if 400 <= status <= 599:
             return status

@@ -16,10 +16,10 @@ import trio
 from attrs import Attribute, define, field
 
 from rollout_fsm.errors import HarnessError
+from rollout_fsm.gateway.dialects.chat import render_message
 from rollout_fsm.harness import Exchange, Harness, HarnessSession
 from rollout_fsm.harnesses.command import command, fill, placeholders, program_name, transportable
 from rollout_fsm.messages import Message, SystemMessage, TextPart, UserMessage
-from rollout_fsm.openai_chat import render_message
 from rollout_fsm.runtime import ProgramResult, Runtime
 
 __all__ = ["ProgramHarness"]

@@ -19,12 +19,13 @@ import trio
 from attrs import define, field
 
 from rollout_fsm.errors import ProviderError
+from rollout_fsm.gateway.dialects.chat import ChunkAssembler, parse_response, render_request
+from rollout_fsm.gateway.dialects.dialect import DialectError
 from rollout_fsm.messages import JSON, Request, Response, Sampling
 from rollout_fsm.model import Model
 from rollout_fsm.models.event_stream import Event, EventStream
 from rollout_fsm.models.faults import complained, complaint_in, odd_answer, refused, shown_url, unreachable
 from rollout_fsm.models.reading import ENCODINGS, read
-from rollout_fsm.openai_chat import ChatFormatError, ChunkAssembler, parse_response, render_request
 from rollout_fsm.strict_json import parse_json
 
 __all__ = ["OpenAIModel"]
@@ -236,7 +237,7 @@ def _whole(body: bytes, url: str, content_type: str | None) -> Response:
         raise odd_answer("the answer is an error in spite of its status 200", url=url, complaint=complaint)
     try:
         return parse_response(answer)
-    except ChatFormatError as error:
+    except DialectError as error:
         raise odd_answer(f"the answer is no chat completion: {error}", url=url, body=body) from None
 
 
@@ -294,7 +295,7 @@ class _Fold:
         self._chose = self._chose or bool(chunk.get("choices"))
         try:
             self._assembler.add(chunk)
-        except ChatFormatError as error:
+        except DialectError as error:
             raise odd_answer(
                 f"the stream holds no chat completion: {error}", url=self._url, body=data.encode()
             ) from None
@@ -310,5 +311,5 @@ class _Fold:
             raise odd_answer("the stream ended without a choice in it", url=self._url)
         try:
             return self._assembler.response()
-        except ChatFormatError as error:
+        except DialectError as error:
             raise odd_answer(f"the stream holds no chat completion: {error}", url=self._url) from None

@@ -7,6 +7,7 @@ from rollout_fsm.errors import HarnessError, InterceptionError, SandboxError, Ta
 from rollout_fsm.foreign import call
 from rollout_fsm.harness import Exchange, HarnessSession
 from rollout_fsm.outcome import Outcome
+from rollout_fsm.runtime import Route
 from rollout_fsm.session import Session
 from rollout_fsm.toolset import RolloutContext, Toolset
 from rollout_fsm.world import World
@@ -41,6 +42,7 @@ async def setup(world: World) -> Outcome:
 
     world.hold("close", "interception slot", close_slot)
 
+    routes = [Route(slot.url, slot.answer)] if slot.url else []
     context = RolloutContext(task=plan.task, trace=trace, runtime=runtime)
     for name, toolset in toolsets.items():
         world.calling(ToolsetError, f"starting tool server {name!r}", SHARED)
@@ -49,10 +51,11 @@ async def setup(world: World) -> Outcome:
         await world.proceed()
         if not isinstance(url, str):
             raise TypeError(f"its start() returned {type(url).__name__}; it returns a URL as text")
+        routes.append(url if isinstance(url, Route) else Route(url))
         world.tool_urls[name] = _reachable(world, f"tool server {name!r}", url)
 
     world.calling(SandboxError, "applying the network policy", SHARED)
-    await call(runtime.prepare_execution, [slot.url, *world.tool_urls.values()])
+    await call(runtime.prepare_execution, routes)
     await world.proceed()
 
     world.calling(TaskError, "prompt interception", SHARED)

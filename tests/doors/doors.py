@@ -335,6 +335,10 @@ NO_DOORS = {
     "Runtime.run": "for harnesses and tasks: the engine runs no program",
     "Runtime.read": "for harnesses and tasks: the engine reads no file",
     "Runtime.write": "for harnesses and tasks: the engine writes no file",
+    "Runtime.restrict": "the engine hands no policy to a runtime yet",
+    "Runtime.restricted": "the engine asks no runtime for it yet",
+    "Model.stream_response": "the engine asks for no stream yet",
+    "Model.count_tokens": "the engine counts no tokens of a prompt yet",
     "Task.opening": "the contract's own reading of the prompt; not for overriding",
     "Task.hash": "the contract's own content hash; not for overriding",
 }

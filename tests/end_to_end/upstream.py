@@ -6,7 +6,7 @@ import trio
 
 from rollout_fsm import OverlongPromptError, ProviderError, Sampling
 from rollout_fsm.example import example_model
-from rollout_fsm.openai_chat import parse_request, render_chunks, render_response
+from rollout_fsm.gateway.dialects.chat import parse_request, render_chunks, render_response
 from tests.models.misbehaving import Behaviour, Heard, Server, answers, streams
 
 TOO_LONG = {

@@ -3,7 +3,7 @@
 Sans-IO: nothing here opens a socket, reads a clock or logs. The gateway parses requests and renders responses with it,
 the model client and program harnesses render requests and parse responses. What is rendered is parsed back equal.
 Fields of a request that the engine has no name for travel on in `Sampling.extra`; what cannot be carried faithfully is
-refused with a `ChatFormatError` that says which field it was.
+refused with a `DialectError` that says which field it was.
 """
 
 import json
@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from attrs import Factory, define, frozen
 
+from rollout_fsm.gateway.dialects.dialect import DialectError
 from rollout_fsm.messages import (
     JSON,
     AssistantMessage,
@@ -35,7 +36,6 @@ from rollout_fsm.messages import (
 )
 
 __all__ = [
-    "ChatFormatError",
     "ChunkAssembler",
     "Streaming",
     "parse_message",
@@ -81,14 +81,6 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
 _MISSING = object()
 
 
-class ChatFormatError(ValueError):
-    """A body is not what the format asks for. `param` is the path of the field, None for the body itself."""
-
-    def __init__(self, message: str, *, param: str | None = None) -> None:
-        super().__init__(message)
-        self.param = param
-
-
 @frozen(kw_only=True)
 class Streaming:
     """How a client wants its answer: whole or in chunks, and with a last chunk that carries the usage or without."""
@@ -103,7 +95,7 @@ class Streaming:
 def parse_request(body: Mapping[str, JSON]) -> Request:
     """A request body as a `Request`. Unknown settings go to `sampling.extra`; `stream` is read by `parse_streaming`.
 
-    Raises `ChatFormatError`, also for `n` above 1 and for the legacy `functions`: the engine can carry neither.
+    Raises `DialectError`, also for `n` above 1 and for the legacy `functions`: the engine can carry neither.
     """
     _whole(body, "the request body")
     if body.get("n") not in (None, 1):
@@ -126,7 +118,7 @@ def parse_request(body: Mapping[str, JSON]) -> Request:
 
 
 def parse_streaming(body: Mapping[str, JSON]) -> Streaming:
-    """Whether the answer is wanted as a stream. Raises `ChatFormatError`."""
+    """Whether the answer is wanted as a stream. Raises `DialectError`."""
     _whole(body, "the request body")
     stream = body.get("stream")
     if stream is not None and not isinstance(stream, bool):
@@ -302,7 +294,7 @@ def render_message(message: Message) -> dict[str, JSON]:
 
 
 def parse_message(message: Mapping[str, JSON]) -> Message:
-    """A message from its wire form. Raises `ChatFormatError`."""
+    """A message from its wire form. Raises `DialectError`."""
     return _message(message, "message")
 
 
@@ -416,10 +408,10 @@ def _render_part(part: Part) -> dict[str, JSON]:
 
 
 def parse_response(body: Mapping[str, JSON]) -> Response:
-    """A response body, its first choice. Raises `ChatFormatError`, also for an error that came with a good status."""
+    """A response body, its first choice. Raises `DialectError`, also for an error that came with a good status."""
     _whole(body, "the response body")
     if body.get("error"):
-        raise ChatFormatError(f"the response is an error: {_shown(body['error'])}", param="error")
+        raise DialectError(f"the response is an error: {_shown(body['error'])}", param="error")
     choices = _list(body.get("choices", _MISSING), "choices", "a list with at least one choice")
     if not choices:
         raise _wrong("choices", choices, "a list with at least one choice")
@@ -595,10 +587,10 @@ class ChunkAssembler:
         return self._finished
 
     def add(self, chunk: Mapping[str, JSON]) -> None:
-        """Take the next chunk. Raises `ChatFormatError`, also for an error that the stream reports."""
+        """Take the next chunk. Raises `DialectError`, also for an error that the stream reports."""
         _whole(chunk, "the chunk")
         if chunk.get("error"):
-            raise ChatFormatError(f"the stream reports an error: {_shown(chunk['error'])}", param="error")
+            raise DialectError(f"the stream reports an error: {_shown(chunk['error'])}", param="error")
         self._id = self._id or _optional_string(chunk, "id") or ""
         self._model = self._model or _optional_string(chunk, "model")
         self._usage = parse_usage(chunk.get("usage")) or self._usage
@@ -616,9 +608,9 @@ class ChunkAssembler:
         self._finished = True
 
     def response(self) -> Response:
-        """The response. Raises `ChatFormatError` when the stream broke off before it said that it was complete."""
+        """The response. Raises `DialectError` when the stream broke off before it said that it was complete."""
         if not self._finished:
-            raise ChatFormatError("the stream ended early, without a finish_reason or [DONE]: the answer is cut off")
+            raise DialectError("the stream ended early, without a finish_reason or [DONE]: the answer is cut off")
         content = None if self._content is None else "".join(self._content)
         return Response(
             message=AssistantMessage(
@@ -704,7 +696,7 @@ def _finished_call(draft: _CallDraft, place: int) -> ToolCall:
 
 def _whole(body: object, what: str) -> None:
     if not isinstance(body, Mapping):
-        raise ChatFormatError(f"{what}: expected a JSON object, got {_shown(body)}")
+        raise DialectError(f"{what}: expected a JSON object, got {_shown(body)}")
 
 
 def _object(value: object, where: str, expected: str) -> dict[str, JSON]:
@@ -750,8 +742,8 @@ def _integer(body: Mapping[str, JSON], name: str) -> int | None:
     raise _wrong(name, value, "a whole number")
 
 
-def _wrong(where: str, value: object, expected: str) -> ChatFormatError:
-    return ChatFormatError(f"{where}: expected {expected}, got {_shown(value)}", param=where)
+def _wrong(where: str, value: object, expected: str) -> DialectError:
+    return DialectError(f"{where}: expected {expected}, got {_shown(value)}", param=where)
 
 
 def _shown(value: object) -> str:

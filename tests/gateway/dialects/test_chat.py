@@ -9,6 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rollout_fsm.gateway.dialects.chat import (
+    ChunkAssembler,
+    Streaming,
+    parse_message,
+    parse_request,
+    parse_response,
+    parse_streaming,
+    parse_usage,
+    render_chunks,
+    render_message,
+    render_request,
+    render_response,
+    render_usage,
+)
+from rollout_fsm.gateway.dialects.dialect import DialectError
 from rollout_fsm.messages import (
     JSON,
     AssistantMessage,
@@ -25,21 +40,6 @@ from rollout_fsm.messages import (
     ToolMessage,
     Usage,
     UserMessage,
-)
-from rollout_fsm.openai_chat import (
-    ChatFormatError,
-    ChunkAssembler,
-    Streaming,
-    parse_message,
-    parse_request,
-    parse_response,
-    parse_streaming,
-    parse_usage,
-    render_chunks,
-    render_message,
-    render_request,
-    render_response,
-    render_usage,
 )
 
 
@@ -169,7 +169,7 @@ def fold(chunks: Iterable[Mapping[str, JSON]]) -> Response:
     return assembler.response()
 
 
-# Nothing but a ChatFormatError is ever raised
+# Nothing but a DialectError is ever raised
 
 NONE = "no complaint"
 COMPLAINT = re.compile("no complaint|expected .* got|is an error|reports an error")
@@ -220,7 +220,7 @@ def test_a_message_of_any_shape_is_parsed_or_refused_with_its_field(
 def complaint(parse: Callable[[dict[str, JSON]], object], body: JSON) -> str:
     try:
         parse(cast("dict[str, JSON]", body))
-    except ChatFormatError as error:
+    except DialectError as error:
         return str(error)
     return NONE
 
@@ -332,7 +332,7 @@ def test_settings_that_are_null_are_not_said() -> None:
 def test_a_malformed_request_is_refused_with_its_field_what_came_and_what_was_expected(
     body: JSON, message: str
 ) -> None:
-    with pytest.raises(ChatFormatError) as caught:
+    with pytest.raises(DialectError) as caught:
         parse_request(cast("dict[str, JSON]", body))
     assert str(caught.value) == message
 
@@ -346,13 +346,13 @@ def test_a_malformed_request_is_refused_with_its_field_what_came_and_what_was_ex
     ],
 )
 def test_a_malformed_wish_for_a_stream_is_refused(body: dict[str, JSON], param: str) -> None:
-    with pytest.raises(ChatFormatError) as caught:
+    with pytest.raises(DialectError) as caught:
         parse_streaming(body)
     assert caught.value.param == param
 
 
 def test_an_error_shows_a_long_value_in_short() -> None:
-    with pytest.raises(ChatFormatError) as caught:
+    with pytest.raises(DialectError) as caught:
         parse_request({"messages": "x" * 100_000})
     assert len(str(caught.value)) < 200
     assert "(100002 characters)" in str(caught.value)
@@ -420,13 +420,13 @@ def test_a_tool_call_without_an_id_gets_one_that_no_other_has() -> None:
 
 
 def test_an_error_that_comes_with_a_good_status_is_named() -> None:
-    with pytest.raises(ChatFormatError, match="overloaded"):
+    with pytest.raises(DialectError, match="overloaded"):
         parse_response({"error": {"message": "overloaded"}})
 
 
 @pytest.mark.parametrize("body", [{}, {"choices": []}, {"choices": [{}]}, {"choices": [{"message": "x"}]}])
 def test_a_response_without_a_choice_is_refused(body: dict[str, JSON]) -> None:
-    with pytest.raises(ChatFormatError, match="choices"):
+    with pytest.raises(DialectError, match="choices"):
         parse_response(body)
 
 
@@ -457,7 +457,7 @@ def test_a_stream_that_ends_early_is_no_response() -> None:
     assembler = ChunkAssembler()
     assembler.add(delta(content="half an ans"))
     assert not assembler.finished
-    with pytest.raises(ChatFormatError, match="ended early"):
+    with pytest.raises(DialectError, match="ended early"):
         assembler.response()
 
 
@@ -471,7 +471,7 @@ def test_either_end_of_a_stream_will_do() -> None:
 
 
 def test_an_error_in_a_stream_is_named() -> None:
-    with pytest.raises(ChatFormatError, match="overloaded"):
+    with pytest.raises(DialectError, match="overloaded"):
         ChunkAssembler().add({"error": {"message": "overloaded"}})
 
 
