@@ -8,9 +8,9 @@ are two turns. Every count is kept as it grows, so that reading one costs the sa
 from collections.abc import Mapping, Sequence
 from operator import is_
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from rollout_fsm.messages import Message, Usage
+from rollout_fsm.messages import Message, Tokens, Usage
 
 ROOT = -1
 """Stands for the parent of a first message where a node's index is called for."""
@@ -23,7 +23,10 @@ class MessageNode:
     """A message of the graph. `parent` is the index of the message before it, None for a first one (L82).
 
     `sampled` is true for what a model call of this rollout committed, and for nothing else. `timestamp` is in epoch
-    seconds. The tokens are those that the message adds to its conversation, None where nobody recorded them.
+    seconds. The tokens are those that the message adds to its conversation, None where nobody recorded them: along a
+    path to a reply that has them they are the very sequence that the model read and wrote. What it read since the last
+    reply stands with the next one, since no endpoint says which message a token of its prompt belongs to; `mask` is
+    true for what it wrote, and `logprobs` has a value for each of these.
     """
 
     parent: int | None = None
@@ -88,15 +91,23 @@ class Graph:
         return Placement(parent=self._path[-1] if known else None, known=known, messages=self._placed)
 
     def store(
-        self, messages: Sequence[Message], originals: Mapping[int, Message] = _NOTHING, *, time: float
+        self,
+        messages: Sequence[Message],
+        originals: Mapping[int, Message] = _NOTHING,
+        *,
+        time: float,
+        tokens: Tokens | None = None,
     ) -> int | None:
         """Store what the graph does not have of a conversation; returns the node of its last message, if it has one.
 
         The messages are those that the model was shown, so they are matched by themselves alone and never as originals
         of others. `originals` maps positions to messages as they came, before a rewrite: they become aliases of their
-        nodes.
+        nodes. Where the model read known messages as other tokens than those that are stored (a template that leaves
+        out earlier reasoning, say), the conversation goes on in a branch of its own from there.
         """
         known = len(self._path) if messages is self._placed else self._find(messages, aliases=False)[0]
+        if tokens is not None and (read := self._read_alike(tokens.prompt_ids)) < known:
+            self._fork(read, known, time=time)
         parent = self._path[-1] if known else None
         for position in range(known, len(messages)):
             parent = self._add(MessageNode(parent=parent, message=messages[position], timestamp=time))
@@ -104,9 +115,15 @@ class Graph:
             self._alias(self._path[position], original)
         return parent
 
-    def reply(self, parent: int | None, message: Message, *, time: float) -> int:
+    def reply(self, parent: int | None, message: Message, *, time: float, tokens: Tokens | None = None) -> int:
         """Store a reply below the last message of its prompt, which was stored just before; always a new node."""
-        return self._add(MessageNode(parent=parent, message=message, sampled=True, timestamp=time))
+        node = MessageNode(parent=parent, message=message, sampled=True, timestamp=time)
+        if tokens is not None:
+            before = sum(len(self.nodes[at].token_ids or ()) for at in self._path)
+            read, written = tokens.prompt_ids[before:], tokens.completion_ids
+            mask = (False,) * len(read) + (True,) * len(written)
+            node = evolve(node, token_ids=(*read, *written), mask=mask, logprobs=tokens.logprobs)
+        return self._add(node)
 
     def branches(self) -> list[list[MessageNode]]:
         """Every path from a root to a leaf, in the order of the leaves."""
@@ -125,6 +142,28 @@ class Graph:
     def has_child(self, node: int) -> bool:
         """Whether some conversation goes on after this message."""
         return node in self._inner
+
+    def _read_alike(self, prompt_ids: Sequence[int]) -> int:
+        """How many leading messages of the path the model read as the tokens that are stored of them."""
+        at = 0
+        for place, index in enumerate(self._path):
+            stored = self.nodes[index].token_ids or ()
+            if tuple(prompt_ids[at : at + len(stored)]) != stored:
+                return place
+            at += len(stored)
+        return len(self._path)
+
+    def _fork(self, start: int, end: int, *, time: float) -> None:
+        """Go on with the path in copies of its nodes from `start` to `end`: the same messages, read as other tokens."""
+        forked = self._path[start:end]
+        del self._path[start:], self._stored[start:]
+        for index in forked:
+            parent = self._path[-1] if self._path else None
+            copy = self._add(MessageNode(parent=parent, message=self.nodes[index].message, timestamp=time))
+            before = self.nodes[index].parent
+            for (above, key), there in [*self._aliases.items()]:
+                if above == (ROOT if before is None else before) and index in there:
+                    self._alias_by(copy, key)
 
     def _add(self, node: MessageNode) -> int:
         self._placed = None
@@ -147,8 +186,11 @@ class Graph:
             self.last_reply = index
 
     def _alias(self, index: int, original: Message) -> None:
+        self._alias_by(index, original.key)
+
+    def _alias_by(self, index: int, key: bytes) -> None:
         parent = self.nodes[index].parent
-        place = (ROOT if parent is None else parent, original.key)
+        place = (ROOT if parent is None else parent, key)
         there = self._children.get(place, ()) + self._aliases.get(place, ())
         if index not in there:
             self._aliases[place] = (*self._aliases.get(place, ()), index)

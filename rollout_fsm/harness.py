@@ -1,16 +1,24 @@
 """The contract of a harness: the program around the model, and what it is given to run one exchange."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from attrs import field, frozen
 
-from rollout_fsm.messages import Message, Request, Response
+from rollout_fsm.messages import Deliver, Delivery, Message, Request, Response
 from rollout_fsm.runtime import ProgramResult, Runtime
 
 if TYPE_CHECKING:
     from rollout_fsm.trace import Trace
+
+
+class Respond(Protocol):
+    """Whoever answers a turn."""
+
+    async def __call__(self, request: Request, *, deliver: Deliver | None) -> Response:
+        """Answer one turn."""
+        ...
 
 
 @frozen(kw_only=True, eq=False)
@@ -28,16 +36,17 @@ class Exchange:
     tool_urls: Mapping[str, str]
     """Name to URL of the tool servers, as programs in the runtime reach them."""
     trace: "Trace"
-    _respond: Callable[[Request], Awaitable[Response]] = field(repr=False)
+    _respond: Respond = field(repr=False)
     _remaining: Callable[[], float] = field(repr=False)
 
-    async def respond(self, request: Request) -> Response:
-        """One turn, in process: the same limits, stops, hooks and commit as over the gateway.
+    async def respond(self, request: Request, *, deliver: Deliver | None = None) -> Response:
+        """One turn, in process: the same limits, stops, hooks and commit as over the gateway. `deliver` takes the
+        pieces of the answer while it is made; where a hook has yet to see the answer, it is told nothing.
 
         Raises `TurnRefused` when the turn is not admitted (L16), `ProviderError` when the model failed (L20),
         `TaskError` when a hook did (L35).
         """
-        return await self._respond(request)
+        return await self._respond(request, deliver=None if deliver is None else Delivery(deliver))
 
     @property
     def time_remaining(self) -> float:

@@ -19,6 +19,7 @@ from rollout_fsm.messages import (
     Request,
     Response,
     TextPart,
+    Tokens,
     ToolCall,
     ToolMessage,
     Usage,
@@ -77,7 +78,7 @@ def rewritten_response(before: Response, given: object, said: str) -> Response:
     inert = AssistantMessage(given.message.content)
     if given.message != inert or not isinstance(inert.content, str | None):
         raise TaskError(f"{said} returned tool calls, hidden reasoning or no text; a replacement is inert text")
-    return evolve(given, finish_reason="stop")
+    return evolve(given, finish_reason="stop", tokens=None, native=None)
 
 
 def fault_of_answer(answer: object) -> str | None:
@@ -89,6 +90,8 @@ def fault_of_answer(answer: object) -> str | None:
         return f"returned a reply whose content is {type(message.content).__name__}; it is text or None"
     if not all(map(_is_call, message.tool_calls)):
         return "returned a tool call that is no ToolCall with an id, a name and arguments as text"
+    if answer.tokens is not None and not _are_tokens(answer.tokens):
+        return "returned tokens that are no Tokens: ids as whole numbers, and a logprob for each of the completion"
     if usage is not None and not _is_usage(usage):
         return "reported a usage that is no Usage with whole numbers from 0 on; it is None if it is unknown"
     if answer.finish_reason not in (None, *get_args(FinishReason)):
@@ -100,6 +103,15 @@ def fault_of_answer(answer: object) -> str | None:
 
 def _is_call(call: object) -> bool:
     return isinstance(call, ToolCall) and all(isinstance(told, str) for told in (call.id, call.name, call.arguments))
+
+
+def _are_tokens(tokens: object) -> bool:
+    if not isinstance(tokens, Tokens) or not isinstance(tokens.prompt_ids, tuple):
+        return False
+    ids = (*tokens.prompt_ids, *tokens.completion_ids) if isinstance(tokens.completion_ids, tuple) else ("none",)
+    logprobs = tokens.logprobs
+    paired = logprobs is None or (isinstance(logprobs, tuple) and len(logprobs) == len(tokens.completion_ids))
+    return paired and all(type(number) is int for number in ids) and all(map(math.isfinite, logprobs or ()))
 
 
 def _is_usage(usage: object) -> bool:

@@ -261,6 +261,8 @@ class Native:
     body: Mapping[str, JSON] = field(repr=False)
     messages: tuple[Message, ...] = field(default=(), repr=False)
     """What a request's body was read as: a message that is another one now was rewritten since."""
+    headers: Mapping[str, str] = field(factory=dict, repr=False)
+    """Of a request, the headers that belong to its dialect, by lower-case name: which of its features it asks for."""
 
 
 @frozen(kw_only=True)
@@ -332,3 +334,14 @@ class Delta:
 
 Deliver: TypeAlias = Callable[[Delta], Awaitable[None]]
 """Takes the pieces of an answer, in order, and returns when there is room for more."""
+
+
+@frozen(eq=False)
+class Delivery:
+    """Takes the pieces of an answer for whoever waits for it: `await deliver(delta)`, in order."""
+
+    _take: Deliver = field(repr=False)
+
+    async def __call__(self, delta: Delta) -> None:
+        """Take the next piece; returns when there is room for more."""
+        await self._take(delta)

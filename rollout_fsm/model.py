@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 
+from rollout_fsm.foreign import call
 from rollout_fsm.messages import Deliver, Request, Response, Sampling
 
 
@@ -23,7 +24,7 @@ class Model(ABC):
     async def stream_response(self, request: Request, sampling: Sampling, deliver: Deliver) -> Response:
         """As `respond`, telling pieces of the answer while it is made. Asked where the harness wants a stream; a model
         that cannot tell pieces answers in one. What `deliver` raises passes on."""
-        return await self.respond(request, sampling)
+        return await call(self.respond, request, sampling)
 
     async def count_tokens(self, request: Request) -> int | None:
         """How many tokens the request's prompt has; None where the model does not know."""

@@ -12,7 +12,7 @@ from rollout_fsm.hooks import BoundHook, Hooks
 from rollout_fsm.judge import Judge
 from rollout_fsm.limits import Bounds, RolloutLimits, RolloutPolicy
 from rollout_fsm.machine.endings import Endings
-from rollout_fsm.messages import Request, Response, Sampling
+from rollout_fsm.messages import Deliver, Request, Response, Sampling
 from rollout_fsm.model import Model
 from rollout_fsm.overdue import Overdue
 from rollout_fsm.runtime import Answer, Runtime, RuntimeFactory
@@ -23,8 +23,12 @@ from rollout_fsm.toolset import Toolset
 class Respondent(Protocol):
     """Whoever answers the model calls of a rollout."""
 
-    async def respond(self, request: Request) -> Response:
-        """Answer, or raise what the harness is to be told."""
+    async def respond(self, request: Request, *, deliver: Deliver | None = None) -> Response:
+        """Answer, or raise what the harness is to be told; `deliver` takes the pieces of an answer as it is made."""
+        ...
+
+    async def count_tokens(self, request: Request) -> int:
+        """How many tokens a prompt has."""
         ...
 
 

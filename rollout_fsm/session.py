@@ -29,15 +29,19 @@ from rollout_fsm.errors import (
     record,
     text,
 )
+from rollout_fsm.gateway.dialects import DIALECTS
 from rollout_fsm.hooks import BoundHook
 from rollout_fsm.interception import fault_of_answer, rewritable, rewritten_request, rewritten_response
-from rollout_fsm.messages import Message, Request, Response, SystemMessage
+from rollout_fsm.messages import Deliver, Delivery, Message, Request, Response, SystemMessage
 from rollout_fsm.outcome import failed, interrupts, pass_on, plain
 from rollout_fsm.parties import Party
 from rollout_fsm.plan import Plan
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.segment_run import Call, Gate, SegmentEnded, SegmentRun
-from rollout_fsm.trace import ModelCall, Rewrite, Span, Trace, TraceWarning
+from rollout_fsm.trace import ModelCall, PolicyEvent, Rewrite, Span, Trace, TraceWarning
+
+REMOVED = "provider_capability_unavailable"
+"""The code of what a network policy does to a request."""
 
 LEFT = "a model call in flight when its segment ended"
 """What is named in the log when such a call will not be cancelled (L74)."""
@@ -63,6 +67,8 @@ class Session:
     """For whom the turns that go on wait, and for what; the latest is the last."""
     model_time: float = 0.0
     """Seconds spent in model calls (L80)."""
+    restricted: bool = False
+    """Whether the network of the agent is restricted, so that the model's provider is not to reach it instead."""
     _opening: tuple[Message, ...] = ()
     """The prompt as the interceptors left it: what the user's first words join."""
     _intercepted: Counter[bytes] = field(factory=Counter)
@@ -70,21 +76,52 @@ class Session:
     _usage_unknown: bool = False
 
     @protected
-    async def respond(self, request: Request) -> Response:
-        """One turn. Raises `TurnRefused`, `ProviderError` or `TaskError`, and `TypeError` for what is no `Request`."""
+    async def respond(self, request: Request, *, deliver: Deliver | None = None) -> Response:
+        """One turn. Raises `TurnRefused`, `ProviderError` or `TaskError`, and `TypeError` for what is no `Request`.
+
+        `deliver` takes the pieces of the answer while the model makes it; where a hook has yet to see the answer, it is
+        told nothing. The turn is committed when this returns.
+        """
         if not isinstance(request, Request):
             raise TypeError(f"respond() takes a Request, not {type(request).__name__}")
         while (pause := self._pause()) is not None:
             with self._waiting("engine", "the end of the pause"):
                 await pause.wait()
         call, nursery = self._admit()
-        self.plan.services.flow.start(call.segment.context, lambda: nursery.start_soon(self._turn, call, request))
+        self.plan.services.flow.start(
+            call.segment.context, lambda: nursery.start_soon(self._turn, call, request, deliver)
+        )
         try:
             await call.done.wait()
         except BaseException:
             call.hang_up()
             raise
         return call.result()
+
+    async def count_tokens(self, request: Request) -> int:
+        """How many tokens a prompt has, by the model's own count where it has one; else a quarter of its characters.
+
+        No turn: no limit, stop or hook is asked. Raises `TurnRefused` where no turn would be admitted, `ProviderError`.
+        """
+        gate, condition = self.gate, self.trace.stop_condition
+        if gate is None or gate.concluded:
+            raise TurnRefused("rollout concluded")
+        if not gate.asks_stops:
+            raise TurnRefused(f"rollout stopped: {condition}" if condition else "no segment is running")
+        doing = f"counting tokens with model {self.plan.model_name!r}"
+        got = await attempt(foreign.call, self.plan.model.count_tokens, request)
+        try:
+            pass_on(got.error)
+            await trio.lowlevel.checkpoint_if_cancelled()
+            if got.error is not None:
+                raise _of_the_model(failed(got.error, ProviderError, doing)[0], doing)
+            if got.value is not None and (type(got.value) is not int or got.value < 0):
+                raise ProviderError(
+                    f"{doing} came to {type(got.value).__name__}; it is a whole number from 0 on, or None"
+                )
+            return _estimate(request) if got.value is None else got.value
+        finally:
+            del got  # a frame that keeps an exception which it raises is kept by it
 
     async def run(self, run: Callable[[], Awaitable[object]], segment: SegmentRun) -> Attempt[object]:
         """Run a segment of the harness, with its calls in a nursery that ends when the harness does (L24).
@@ -173,13 +210,13 @@ class Session:
         return TurnRefused(f"rollout stopped: {first}", condition=first)
 
     @protected
-    async def _turn(self, call: Call, request: Request) -> None:
+    async def _turn(self, call: Call, request: Request, deliver: Deliver | None) -> None:
         """The life of a call, in a task of the segment's nursery."""
         segment = call.segment
         hook_failures: tuple[ErrorRecord, ...] = ()
         try:
             with call.scope:
-                call.response = await self._answer(call, request)
+                call.response = await self._answer(call, request, deliver)
         except (TurnRefused, ProviderError) as told:
             call.fail(told)
         except _HookFailed as hook:
@@ -192,7 +229,7 @@ class Session:
         if hook_failures:  # after the answer, in the same step: who waits for it is told before it is struck
             self._hook_failed(segment, hook_failures)
 
-    async def _answer(self, call: Call, request: Request) -> Response:
+    async def _answer(self, call: Call, request: Request, deliver: Deliver | None) -> Response:
         hooks = self.plan.hooks
         await self._ask(call, hooks.trace_stops, {})
         placement = self.trace.place(request.messages)
@@ -204,14 +241,15 @@ class Session:
             if before is not after
         }
         try:
-            await self._ask(call, hooks.request_stops, {"request": request})
+            await self._ask(call, hooks.request_stops, {"request": evolve(request, native=None)})
         except TurnRefused:
             self._commit(request, None, originals)
             raise
-        response, record_call = await self._call_model(call, request)
+        held = bool(hooks.response_interceptors or hooks.response_stops)
+        response, record_call = await self._call_model(call, request, None if held else deliver)
         try:
             response = await self._intercept_response(response)
-            fired = await self._fired(call, hooks.response_stops, {"response": response})
+            fired = await self._fired(call, hooks.response_stops, {"response": evolve(response, native=None)})
             await trio.lowlevel.checkpoint_if_cancelled()  # what was cut off in its hooks commits nothing
         except BaseException:
             record_call(None, None)
@@ -246,15 +284,19 @@ class Session:
         return None
 
     async def _call_model(
-        self, call: Call, request: Request
+        self, call: Call, request: Request, deliver: Deliver | None
     ) -> tuple[Response, "Callable[[int | None, ErrorRecord | None], None]"]:
         """Call the model. Returns its answer, and what puts the call on the trace once it is known what came of it."""
         plan, segment = self.plan, call.segment
         sampling = plan.sampling.over(request.sampling)
+        request, policy = self._within_policy(request)
         started = trio.current_time()
         span = Span(start=self.clock.now())
         with self._waiting("provider", "a model call"):
-            got = await attempt(foreign.call, plan.model.respond, request, sampling)
+            if deliver is None:
+                got = await attempt(foreign.call, plan.model.respond, request, sampling)
+            else:
+                got = await attempt(foreign.call, plan.model.stream_response, request, sampling, Delivery(deliver))
         self.model_time += trio.current_time() - started
         span.end = self.clock.now()
         answer = got.value if got.error is None and fault_of_answer(got.value) is None else None
@@ -269,6 +311,7 @@ class Session:
                     usage=answer.usage if answer is not None else None,
                     time=span,
                     error=error,
+                    policy=policy,
                 )
             )
 
@@ -293,6 +336,14 @@ class Session:
             raise failures[0]
         finally:
             del got, failures  # a frame that keeps an exception which it raises is kept by it
+
+    def _within_policy(self, request: Request) -> tuple[Request, PolicyEvent | None]:
+        """The request without what would have the provider reach the network that is kept from the agent."""
+        if not self.restricted:
+            return request, None
+        spoken = "chat" if request.native is None else request.native.dialect
+        request, removed = DIALECTS[spoken].without_external(request)
+        return request, PolicyEvent(code=REMOVED, paths=removed) if removed else None
 
     def _model_failures(self, got: Attempt[Response]) -> list[ProviderError]:
         """What is wrong with a call of the model, attributed to it (L40); empty if its answer can be used."""
@@ -340,7 +391,7 @@ class Session:
         rewrites: list[Rewrite] = []
         for interceptor in self.plan.hooks.request_interceptors:
             with _blaming(interceptor):
-                copy = deepcopy(request)
+                copy = deepcopy(evolve(request, native=None))
             given = await self._call_hook(interceptor, {"request": copy})
             with _blaming(interceptor):
                 rewritten = rewritten_request(request, given, interceptor.said, candidates=candidates, settled=settled)
@@ -354,7 +405,7 @@ class Session:
         rewrites: list[Rewrite] = []
         for interceptor in self.plan.hooks.response_interceptors:
             with _blaming(interceptor):
-                copy = deepcopy(response)
+                copy = deepcopy(evolve(response, native=None))
             given = await self._call_hook(interceptor, {"response": copy})
             with _blaming(interceptor):
                 rewritten = rewritten_response(response, given, interceptor.said)
@@ -441,3 +492,10 @@ def _of_the_model(error: BaseException, doing: str) -> ProviderError:
     failure = ProviderError(f"{doing} failed: {text(attributed)}")
     failure.__cause__ = attributed
     return failure
+
+
+def _estimate(request: Request) -> int:
+    """About how many tokens a prompt has: a quarter of its characters."""
+    said = sum(len(message.text) for message in request.messages)
+    offered = sum(len(f"{tool.name}{tool.description}{tool.parameters}") for tool in request.tools)
+    return -(-(said + offered) // 4)

@@ -164,6 +164,15 @@ class Timing:
 
 
 @frozen(kw_only=True)
+class PolicyEvent:
+    """A policy that changed a request before the model saw it."""
+
+    code: str
+    paths: tuple[str, ...]
+    """Where in the request it did."""
+
+
+@frozen(kw_only=True)
 class ModelCall:
     """A model call, committed or not: `node` is the reply that it committed, None if it committed none."""
 
@@ -175,6 +184,8 @@ class ModelCall:
     usage: Usage | None = None
     time: Span
     error: ErrorRecord | None = None
+    policy: PolicyEvent | None = None
+    """What the network policy took out of the request: that the provider searches the web, say."""
 
 
 @frozen(kw_only=True)
@@ -290,8 +301,9 @@ class Trace:
         Raises `RuntimeError` on a sealed trace.
         """
         self._refuse_if_sealed("commit a turn")
-        last = self._graph.store(messages, originals, time=time)
-        return None if response is None else self._graph.reply(last, response.message, time=time)
+        tokens = None if response is None else response.tokens
+        last = self._graph.store(messages, originals, time=time, tokens=tokens)
+        return None if response is None else self._graph.reply(last, response.message, time=time, tokens=tokens)
 
     def record_call(self, call: ModelCall) -> None:
         """Add a model call, and its tokens to the aggregates (L81).

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout_fsm.graph import Placement
-from rollout_fsm.messages import AssistantMessage, Message, Response, SystemMessage, ToolMessage, UserMessage
+from rollout_fsm.messages import (
+    AssistantMessage,
+    Message,
+    Response,
+    SystemMessage,
+    Tokens,
+    ToolMessage,
+    UserMessage,
+)
 from rollout_fsm.trace import TaskInfo, Trace
 
 ASK = UserMessage("2 + 2?")
@@ -242,3 +250,92 @@ def test_a_conversation_is_found_exactly_as_far_as_some_branch_has_it(
     assert path[::-1] == [message.key for message in asked[: placed.known]]
     assert trace.num_turns == replies == sum(node.sampled for node in trace.nodes)
     assert sum(len(branch) for branch in trace.branches) >= len(trace.nodes)
+
+
+# ---- tokens
+
+
+def told(trace: Trace, prompt: Sequence[Message], reply: str, read: Sequence[int], wrote: Sequence[int]) -> int:
+    """A turn whose endpoint gives token ids."""
+    tokens = Tokens(prompt_ids=tuple(read), completion_ids=tuple(wrote), logprobs=tuple(-0.5 for _ in wrote))
+    response = Response(message=AssistantMessage(reply), tokens=tokens)
+    node = trace.commit(trace.place(prompt).messages, response, time=0.0)
+    assert node is not None
+    return node
+
+
+def sequence(trace: Trace, node: int) -> tuple[int, ...]:
+    """The tokens along the path to a node."""
+    at, pieces = node, list[tuple[int, ...]]()
+    while at != -1:
+        pieces.insert(0, trace.nodes[at].token_ids or ())
+        parent = trace.nodes[at].parent
+        at = -1 if parent is None else parent
+    return tuple(token for piece in pieces for token in piece)
+
+
+def test_the_tokens_along_a_path_are_what_the_model_read_and_wrote() -> None:
+    trace = new_trace()
+    told(trace, [SystemMessage("s"), ASK], "4", [1, 2, 3], [4, 5])
+    conversation = [SystemMessage("s"), ASK, AssistantMessage("4"), UserMessage("sure?")]
+    last = told(trace, conversation, "yes", [1, 2, 3, 4, 5, 6, 7], [8])
+    assert sequence(trace, last) == (1, 2, 3, 4, 5, 6, 7, 8)
+    assert [(node.token_ids, node.mask, node.logprobs) for node in trace.nodes if node.sampled] == [
+        ((1, 2, 3, 4, 5), (False, False, False, True, True), (-0.5, -0.5)),
+        ((6, 7, 8), (False, False, True), (-0.5,)),
+    ]
+    assert spoken(trace) == [["s", "2 + 2?", "4", "sure?", "yes"]]
+
+
+def test_a_conversation_that_the_model_read_as_other_tokens_goes_on_in_a_branch_of_its_own() -> None:
+    trace = new_trace()
+    told(trace, [ASK], "4", [1, 2], [3, 4])
+    conversation = [ASK, AssistantMessage("4"), UserMessage("sure?")]
+    second = told(trace, conversation, "yes", [1, 2, 9, 6], [7])
+    assert sequence(trace, second) == (1, 2, 9, 6, 7)
+    assert spoken(trace) == [["2 + 2?", "4"], ["2 + 2?", "4", "sure?", "yes"]]
+    assert [node.sampled for node in trace.nodes] == [False, True, False, False, True]
+    third = told(trace, [*conversation, AssistantMessage("yes"), UserMessage("ok")], "bye", [1, 2, 9, 6, 7, 8], [5])
+    assert sequence(trace, third) == (1, 2, 9, 6, 7, 8, 5)
+    assert trace.nodes[third].parent == third - 1
+    assert len(trace.branches) == 2
+    assert trace.num_turns == 3
+
+
+def test_a_reply_without_tokens_is_read_by_the_next_one_that_has_them() -> None:
+    trace = new_trace()
+    turn(trace, [ASK], "4")
+    last = told(trace, [ASK, AssistantMessage("4"), UserMessage("sure?")], "yes", [1, 2, 3], [4])
+    assert sequence(trace, last) == (1, 2, 3, 4)
+    assert len(trace.branches) == 1
+
+
+def test_a_rewrite_stands_in_a_branch_that_was_read_as_other_tokens() -> None:
+    trace = new_trace()
+    shown = UserMessage("[removed]")
+    tokens = Tokens(prompt_ids=(1,), completion_ids=(2,))
+    response = Response(message=AssistantMessage("4"), tokens=tokens)
+    trace.commit([shown], response, originals={0: ASK}, time=0.0)
+    follow = [ASK, AssistantMessage("4"), UserMessage("sure?")]
+    told(trace, follow, "yes", [7, 8], [9])
+    assert trace.place([*follow, AssistantMessage("yes")]).messages[0] == shown
+    assert trace.place([*follow, AssistantMessage("yes")]).known == 4
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 2), max_size=3), st.lists(st.integers(0, 2), max_size=2)), max_size=6)
+)
+def test_every_reply_has_its_own_sequence_whatever_the_endpoint_reads(turns: list[tuple[list[int], list[int]]]) -> None:
+    trace, conversation = new_trace(), list[Message]()
+    expected: dict[int, tuple[int, ...]] = {}
+    before: tuple[int, ...] = ()
+    for number, (read, wrote) in enumerate(turns):
+        conversation.append(UserMessage(f"ask {number}"))
+        prompt = (*before, *read) if number % 3 else tuple(read)
+        node = told(trace, conversation, f"reply {number}", prompt, wrote)
+        before = (*prompt, *wrote)
+        expected[node] = before
+        conversation.append(trace.nodes[node].message)
+        for known, tokens in expected.items():
+            assert sequence(trace, known) == tokens
+    assert trace.num_turns == len(turns)

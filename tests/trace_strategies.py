@@ -14,6 +14,7 @@ from rollout_fsm.messages import (
     Sampling,
     SystemMessage,
     TextPart,
+    Tokens,
     Tool,
     ToolCall,
     ToolMessage,
@@ -26,6 +27,7 @@ from rollout_fsm.trace import (
     Ending,
     GroupInfo,
     ModelCall,
+    PolicyEvent,
     Reward,
     Rewrite,
     RunInfo,
@@ -194,10 +196,14 @@ def traces(draw: st.DrawFn) -> Trace:
                 usage=usage,
                 time=draw(_spans),
                 error=draw(maybe(errors)),
+                policy=draw(maybe(st.builds(PolicyEvent, code=texts, paths=st.lists(texts, max_size=2).map(tuple)))),
             )
         )
     return trace
 
+
+_ids = st.lists(st.integers(0, 2), max_size=3).map(tuple)
+_tokens = st.builds(Tokens, prompt_ids=_ids, completion_ids=_ids)
 
 _words = st.sampled_from("ab")
 
@@ -225,5 +231,6 @@ def _committed(
         return None  # the call failed
     known = [node.message for node in draw(st.sampled_from([[], *trace.branches]))]
     prompt = [*known[: draw(st.integers(0, len(known)))], *draw(st.lists(prompts, max_size=2))]
-    response = Response(message=draw(answers), usage=usage) if draw(st.integers(0, 4)) else None
+    answer = Response(message=draw(answers), usage=usage, tokens=draw(maybe(_tokens)))
+    response = answer if draw(st.integers(0, 4)) else None
     return trace.commit(trace.place(prompt).messages, response, time=draw(times))

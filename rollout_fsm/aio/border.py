@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from attrs import define, evolve, field
 
 from rollout_fsm.aio.homes import Home, home
-from rollout_fsm.harness import Exchange, HarnessSession
-from rollout_fsm.messages import Request, Response
+from rollout_fsm.harness import Exchange, HarnessSession, Respond
+from rollout_fsm.messages import Deliver, Delivery
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.toolset import RolloutContext
 
@@ -45,8 +45,10 @@ class Border:
         elif isinstance(thing, RolloutContext):
             crossing = evolve(thing, runtime=self.to(side, thing.runtime))
         elif isinstance(thing, Exchange):
-            respond = cast("Callable[[Request], Awaitable[Response]]", self.callable_on(side, thing._respond))
+            respond = cast("Respond", self.callable_on(side, thing._respond))
             crossing = evolve(thing, runtime=self.to(side, thing.runtime), respond=respond)
+        elif isinstance(thing, Delivery):
+            crossing = Delivery(cast("Deliver", self.callable_on(side, thing._take)))
         return cast("T", crossing)
 
     def handing_over(self, function: Function, side: Home) -> Function:

@@ -57,6 +57,9 @@ async def setup(world: World) -> Outcome:
     world.calling(SandboxError, "applying the network policy", SHARED)
     await call(runtime.prepare_execution, routes)
     await world.proceed()
+    if not isinstance(restricted := runtime.restricted, bool):
+        raise TypeError(f"restricted of the runtime is of type {type(restricted).__name__}; it is a bool")
+    session.restricted = restricted
 
     world.calling(TaskError, "prompt interception", SHARED)
     world.opening = await session.intercept(plan.task.opening, opening=True)

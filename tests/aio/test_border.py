@@ -127,7 +127,7 @@ def test_what_a_session_and_a_tool_server_are_given_is_made_callable_too() -> No
     awaited: list[str] = []
     border, box = told(awaited), TrioBox(Stage())
 
-    async def respond(request: Request) -> Response:
+    async def respond(request: Request, *, deliver: object) -> Response:
         return reply("said")
 
     trace = Trace.__new__(Trace)

@@ -32,6 +32,7 @@ from rollout_fsm import (
     check_trace,
     reward,
 )
+from rollout_fsm.messages import Deliver, Delta
 from tests.aio.conftest import Host
 from tests.aio.parties import (
     AsyncHarness,
@@ -43,6 +44,7 @@ from tests.aio.parties import (
     Observer,
     Stage,
     asked,
+    reply,
 )
 from tests.aio.test_engine import agent, opened, released
 
@@ -383,5 +385,49 @@ def test_an_interrupt_in_a_hook_reaches_the_caller_after_the_release(host: Host,
                 await engine.run(Interrupts(prompt="x"), **agent(stage))
             assert released(stage)
             assert (await engine.run(AsyncTask(prompt="x"), **agent(stage))).ok
+
+    host(main)
+
+
+class Streaming(AsyncModel):
+    """On asyncio, tells its answer in pieces."""
+
+    async def stream_response(self, request: Request, sampling: Sampling, deliver: Deliver) -> Response:
+        for piece in ("4", "2"):
+            await asyncio.sleep(0)
+            await deliver(Delta(content=piece))
+        return reply("42")
+
+
+class Listening(AsyncHarness):
+    """On asyncio, takes the pieces of each answer there."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self.pieces: list[str] = []
+
+    async def open_session(self, exchange: Exchange) -> HarnessSession:
+        async def deliver(delta: Delta) -> None:
+            assert asyncio.current_task() is not None
+            await asyncio.sleep(0)
+            self.pieces.append(delta.content)
+
+        class Session(HarnessSession):
+            async def run(self, messages: Sequence[Message] | None) -> None:
+                await exchange.respond(Request(messages=exchange.prompt), deliver=deliver)
+
+        return Session()
+
+
+@pytest.mark.parametrize(("kind", "pieces"), [(Streaming, ["4", "2"]), (AsyncModel, [])])
+def test_pieces_of_an_answer_cross_from_model_to_harness(kind: type[AsyncModel], pieces: list[str], host: Host) -> None:
+    async def main() -> None:
+        stage = Stage()
+        harness = Listening(stage)
+        async with opened(stage) as engine:
+            trace = await engine.run(AsyncTask(prompt="x"), harness=harness, model=kind(stage))
+        assert trace.ok, trace.errors
+        assert trace.reward == 1.0
+        assert harness.pieces == pieces
 
     host(main)

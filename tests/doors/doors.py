@@ -223,6 +223,10 @@ DOORS = (
         "runtime.prepare_execution", "Runtime.prepare_execution", "setup", "SandboxError",
         "applying the network policy", "setup",
     ),
+    look(
+        "runtime.restricted", "Runtime.restricted", "setup", "SandboxError", "applying the network policy",
+        wrong="restricted of the runtime is", refuses=all_but("True"),
+    ),
     hook(
         "intercept.prompt", "Hooks.request_interceptors", "setup", "@intercept 'request_interceptor'", all_but("None")
     ),
@@ -336,9 +340,8 @@ NO_DOORS = {
     "Runtime.read": "for harnesses and tasks: the engine reads no file",
     "Runtime.write": "for harnesses and tasks: the engine writes no file",
     "Runtime.restrict": "the engine hands no policy to a runtime yet",
-    "Runtime.restricted": "the engine asks no runtime for it yet",
-    "Model.stream_response": "the engine asks for no stream yet",
-    "Model.count_tokens": "the engine counts no tokens of a prompt yet",
+    "Model.stream_response": "called in the place of respond, where a harness wants a stream (tests/test_streaming.py)",
+    "Model.count_tokens": "called in no turn, where a harness asks (tests/test_streaming.py)",
     "Task.opening": "the contract's own reading of the prompt; not for overriding",
     "Task.hash": "the contract's own content hash; not for overriding",
 }

@@ -80,6 +80,10 @@ class HouseRuntime(Runtime):
     def prepare_execution(self, routes: Sequence[str]) -> Any:
         return self.house.knock("runtime.prepare_execution")
 
+    @property
+    def restricted(self) -> Any:
+        return self.house.look("runtime.restricted", False)
+
     def host_url(self, url: str) -> Any:
         return self.house.look("runtime.host_url" if url == "http://tools" else "", url)
 
