@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rollout_fsm.hooks import intercept, metric, reward, stop
     from rollout_fsm.interaction import Interaction, Segment
     from rollout_fsm.judge import Judge
+    from rollout_fsm.judges import Criterion, ReferenceJudge, RubricJudge
     from rollout_fsm.limits import RolloutLimits, RolloutPolicy, RolloutTimeouts
     from rollout_fsm.machine import check_machine, load_machine
     from rollout_fsm.machine.endings import Ending, EndingChange, EndingRow, Endings
@@ -55,23 +56,30 @@ if TYPE_CHECKING:
         UserMessage,
     )
     from rollout_fsm.model import Model
-    from rollout_fsm.models import LocalModel, OpenAIModel, ScriptedModel
+    from rollout_fsm.models import AnthropicModel, LocalModel, OpenAIModel, ScriptedModel
+    from rollout_fsm.network import NetworkPolicy
     from rollout_fsm.rescoring import Rescored, Skipped
     from rollout_fsm.retry import RetryPolicy
     from rollout_fsm.rollout import Rollout
     from rollout_fsm.runtime import ProgramResult, Runtime
-    from rollout_fsm.runtimes import LocalRuntime
+    from rollout_fsm.runtimes import BoxLimits, BubblewrapRuntime, DockerRuntime, LocalRuntime
     from rollout_fsm.task import Task
-    from rollout_fsm.toolset import RolloutContext, Toolset
+    from rollout_fsm.toolset import RolloutContext, Toolset, tool
+    from rollout_fsm.toolsets import HttpToolset, SharedToolset, StdioToolset
     from rollout_fsm.trace import GroupInfo, Trace
     from rollout_fsm.trace_json import trace_from_json, trace_to_json
     from rollout_fsm.traces_file import read_traces
 
 __all__ = [
     "Activity",
+    "AnthropicModel",
     "AssistantMessage",
     "Batch",
+    "BoxLimits",
+    "BubblewrapRuntime",
     "ChatHarness",
+    "Criterion",
+    "DockerRuntime",
     "Ending",
     "EndingChange",
     "EndingRow",
@@ -83,6 +91,7 @@ __all__ = [
     "Harness",
     "HarnessError",
     "HarnessSession",
+    "HttpToolset",
     "IllegalTransition",
     "ImagePart",
     "Interaction",
@@ -92,11 +101,13 @@ __all__ = [
     "LocalRuntime",
     "Message",
     "Model",
+    "NetworkPolicy",
     "OpenAIModel",
     "OverlongPromptError",
     "ProgramHarness",
     "ProgramResult",
     "ProviderError",
+    "ReferenceJudge",
     "Request",
     "Rescored",
     "Response",
@@ -108,13 +119,16 @@ __all__ = [
     "RolloutLimits",
     "RolloutPolicy",
     "RolloutTimeouts",
+    "RubricJudge",
     "Runtime",
     "RuntimeLifetimeError",
     "Sampling",
     "SandboxError",
     "ScriptedModel",
     "Segment",
+    "SharedToolset",
     "Skipped",
+    "StdioToolset",
     "SystemMessage",
     "Task",
     "TaskError",
@@ -140,6 +154,7 @@ __all__ = [
     "reward",
     "run_rollout",
     "stop",
+    "tool",
     "trace_from_json",
     "trace_to_json",
 ]
@@ -176,6 +191,9 @@ _HOME = {
     "Interaction": "rollout_fsm.interaction",
     "Segment": "rollout_fsm.interaction",
     "Judge": "rollout_fsm.judge",
+    "Criterion": "rollout_fsm.judges",
+    "ReferenceJudge": "rollout_fsm.judges",
+    "RubricJudge": "rollout_fsm.judges",
     "RolloutLimits": "rollout_fsm.limits",
     "RolloutPolicy": "rollout_fsm.limits",
     "RolloutTimeouts": "rollout_fsm.limits",
@@ -201,19 +219,28 @@ _HOME = {
     "Usage": "rollout_fsm.messages",
     "UserMessage": "rollout_fsm.messages",
     "Model": "rollout_fsm.model",
+    "AnthropicModel": "rollout_fsm.models",
     "LocalModel": "rollout_fsm.models",
     "OpenAIModel": "rollout_fsm.models",
     "ScriptedModel": "rollout_fsm.models",
+    "NetworkPolicy": "rollout_fsm.network",
     "Rescored": "rollout_fsm.rescoring",
     "Skipped": "rollout_fsm.rescoring",
     "RetryPolicy": "rollout_fsm.retry",
     "Rollout": "rollout_fsm.rollout",
     "ProgramResult": "rollout_fsm.runtime",
     "Runtime": "rollout_fsm.runtime",
+    "BoxLimits": "rollout_fsm.runtimes",
+    "BubblewrapRuntime": "rollout_fsm.runtimes",
+    "DockerRuntime": "rollout_fsm.runtimes",
     "LocalRuntime": "rollout_fsm.runtimes",
     "Task": "rollout_fsm.task",
     "RolloutContext": "rollout_fsm.toolset",
     "Toolset": "rollout_fsm.toolset",
+    "tool": "rollout_fsm.toolset",
+    "HttpToolset": "rollout_fsm.toolsets",
+    "SharedToolset": "rollout_fsm.toolsets",
+    "StdioToolset": "rollout_fsm.toolsets",
     "GroupInfo": "rollout_fsm.trace",
     "Trace": "rollout_fsm.trace",
     "trace_from_json": "rollout_fsm.trace_json",

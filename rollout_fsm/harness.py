@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import field, frozen
 
+from rollout_fsm.hosting import Hosting
 from rollout_fsm.messages import Deliver, Delivery, Message, Request, Response
 from rollout_fsm.runtime import ProgramResult, Runtime
 
@@ -35,7 +36,11 @@ class Exchange:
     """The rollout's own key for the gateway; a bearer token."""
     tool_urls: Mapping[str, str]
     """Name to URL of the tool servers, as programs in the runtime reach them."""
+    local_tool_urls: Mapping[str, str] = field(factory=dict)
+    """The same as this process reaches them."""
     trace: "Trace"
+    hosting: Hosting | None = field(default=None, repr=False)
+    """Has what a harness in this process holds open from segment to segment; None outside of an engine."""
     _respond: Respond = field(repr=False)
     _remaining: Callable[[], float] = field(repr=False)
 

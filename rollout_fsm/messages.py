@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from attrs import evolve, field, frozen
 
+from rollout_fsm.arguments import canonical
+
 JSON: TypeAlias = "str | int | float | bool | None | list[JSON] | dict[str, JSON]"
 """A value as JSON has it."""
 
@@ -140,8 +142,8 @@ class AssistantMessage:
     @cached_property
     def key(self) -> bytes:
         """What identifies the reply in a conversation; hidden reasoning is left out: harnesses need not send it
-        back."""
-        calls: list[JSON] = [[call.id, call.name, call.arguments] for call in self.tool_calls]
+        back. The arguments of a call count as what they spell, for some APIs carry an object in the text's place."""
+        calls: list[JSON] = [[call.id, call.name, canonical(call.arguments)] for call in self.tool_calls]
         return _digest(self.role, self.content or "", calls)
 
 
@@ -170,12 +172,16 @@ Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessag
 
 @frozen(kw_only=True)
 class Tool:
-    """A tool that the model may call; `parameters` is a JSON schema."""
+    """A tool that the model may call; `parameters` is a JSON schema.
+
+    `format` makes it a custom tool, which takes free text: {"type": "text"}, or a grammar of what may be written.
+    """
 
     name: str
     description: str = ""
     parameters: Mapping[str, JSON] = field(factory=dict)
     strict: bool | None = None
+    format: Mapping[str, JSON] | None = None
 
 
 def _object(given: Mapping[str, JSON]) -> dict[str, JSON]:
@@ -327,7 +333,7 @@ class Delta:
 
     content: str = ""
     reasoning: str = ""
-    tool_call: ToolCallDelta | None = None
+    tool_calls: tuple[ToolCallDelta, ...] = ()
     native: NativeEvent | None = None
     """The event that said it, for whoever speaks its dialect; one that says nothing of the above comes, too."""
 

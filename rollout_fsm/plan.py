@@ -2,6 +2,7 @@
 it."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from attrs import field, frozen
@@ -9,6 +10,7 @@ from attrs import field, frozen
 from rollout_fsm.flow import Flow
 from rollout_fsm.harness import Harness
 from rollout_fsm.hooks import BoundHook, Hooks
+from rollout_fsm.hosting import Hosting
 from rollout_fsm.judge import Judge
 from rollout_fsm.limits import Bounds, RolloutLimits, RolloutPolicy
 from rollout_fsm.machine.endings import Endings
@@ -17,14 +19,16 @@ from rollout_fsm.model import Model
 from rollout_fsm.overdue import Overdue
 from rollout_fsm.runtime import Answer, Runtime, RuntimeFactory
 from rollout_fsm.task import Task
-from rollout_fsm.toolset import Toolset
+from rollout_fsm.toolset import RolloutContext, Toolset
+from rollout_fsm.trace import Trace
 
 
 class Respondent(Protocol):
     """Whoever answers the model calls of a rollout."""
 
-    async def respond(self, request: Request, *, deliver: Deliver | None = None) -> Response:
-        """Answer, or raise what the harness is to be told; `deliver` takes the pieces of an answer as it is made."""
+    async def respond(self, request: Request, *, deliver: Deliver | None = None, keep_answer: bool = False) -> Response:
+        """Answer, or raise what the harness is to be told. `deliver` takes the pieces of an answer as it is made;
+        `keep_answer`: a caller that is cancelled is given an answer that the model has made already."""
         ...
 
     async def count_tokens(self, request: Request) -> int:
@@ -55,6 +59,37 @@ class Slot(Protocol):
         ...
 
 
+class StateDoor(Protocol):
+    """The way of a tool server in another process to its rollout's state."""
+
+    @property
+    def url(self) -> str:
+        """Where it is on the engine's host; empty where there is no gateway."""
+        ...
+
+    @property
+    def secret(self) -> str:
+        """The bearer token that opens it, and nothing else."""
+        ...
+
+    def close(self) -> None:
+        """Give the state away to nobody any more."""
+        ...
+
+
+class ToolServer(Protocol):
+    """A tool server that the engine runs for one rollout."""
+
+    @property
+    def url(self) -> str:
+        """Where it is; nobody else is told."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop it, and what it runs. Raises what it crashed with, if it did."""
+        ...
+
+
 class Services(Protocol):
     """What the engine does for its rollouts."""
 
@@ -77,8 +112,25 @@ class Services(Protocol):
         """A slot at the gateway for one rollout."""
         ...
 
+    def open_state(self, slot: Slot, trace: Trace) -> StateDoor:
+        """A door to the state of the rollout that has this slot, open until it or the slot is closed."""
+        ...
+
+    @property
+    def hosting(self) -> Hosting:
+        """What holds something open for a rollout, from call to call."""
+        ...
+
+    async def serve_tools(self, toolset: Toolset, context: RolloutContext) -> ToolServer:
+        """Serve the tools of a toolset to one rollout. What fails or is cancelled undoes itself (L8)."""
+        ...
+
     async def enter(self, shared: object) -> None:
         """Enter a harness or a model that is an async context manager, once for the engine."""
+        ...
+
+    def lend(self, shared: object) -> AbstractAsyncContextManager[None]:
+        """Have it entered for the length of a block, once for all whose blocks overlap."""
         ...
 
 

@@ -3,16 +3,16 @@ model is called but the judges' (L65).
 
 Every reward and metric that a trace has is taken off first, whoever gave it: names that a mapping gave, and those of
 signals that are gone, cannot be told from the names of those that are to run, and a stale value would read as fresh.
-What is there afterwards was measured now. `ok`, transitions, errors and every other part of the trace stay what the
-rollout was; what happened here stands in `info["rescored"]`. The ending alone follows: whether the reward counts is a
-question about the reward that is there now. A trace is changed whole or not at all: a cancellation puts back what was
-there.
+The records of judges go with them. What is there afterwards was measured now. `ok`, transitions, errors and every other
+part of the trace stay what the rollout was; what happened here stands in `info["rescored"]`. The ending alone follows:
+whether the reward counts is a question about the reward that is there now. A trace is changed whole or not at all: a
+cancellation puts back what was there.
 """
 
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Literal, Protocol, TypeAlias
 
 import trio
@@ -27,14 +27,14 @@ from rollout_fsm.foreign import ask
 from rollout_fsm.harness import Harness
 from rollout_fsm.hooks import BoundHook, Hooks, harness_metrics
 from rollout_fsm.in_order import in_order
-from rollout_fsm.judge import Judge
+from rollout_fsm.judge import JUDGED, Judge, check_judge
 from rollout_fsm.limits import Bounds, RolloutTimeouts
 from rollout_fsm.machine.endings import Endings
 from rollout_fsm.messages import JSON
 from rollout_fsm.outcome import Blame, Outcome, failed, interrupts, is_cancelled, judge
 from rollout_fsm.overdue import Overdue
 from rollout_fsm.rows import structure_task
-from rollout_fsm.scoring import Scoring, Signal, check_judge, judge_signals, seed, signals_of
+from rollout_fsm.scoring import Scoring, Signal, held_by, judge_signals, seed, signals_of
 from rollout_fsm.settings import at_least_one, reserved_conditions
 from rollout_fsm.task import Task
 from rollout_fsm.trace import Ending, Reward, Trace
@@ -74,6 +74,10 @@ class RescoringServices(Protocol):
 
     async def enter(self, shared: object) -> None:
         """Enter a harness or a judge that is an async context manager, once for the engine."""
+        ...
+
+    def lend(self, shared: object) -> AbstractAsyncContextManager[None]:
+        """Have it entered for the length of a block, once for all whose blocks overlap."""
         ...
 
 
@@ -216,7 +220,8 @@ class _Rescorer:
 
     async def enter(self) -> None:
         """Enter what holds something open, once, before the first trace."""
-        for shared in (*self.judges, *([self.harness] if self.harness_metrics else [])):
+        held = [shared for asked in self.judges for shared in held_by(asked)]
+        for shared in (*held, *([self.harness] if self.harness_metrics else [])):
             await self.services.enter(shared)
 
     @protected
@@ -259,10 +264,11 @@ class _Rescorer:
             declared = signals_of(
                 task=task, trace=trace, runtime=None, hooks=hooks, harness_metrics=self.harness_metrics
             )
-            judging, faults = judge_signals(task, self.judges, trace, self.services.enter)
+            judging, faults = judge_signals(task, self.judges, trace, self.services)
             expected = [*declared, *judging]
             trace.rewards.clear()
             trace.metrics.clear()
+            trace.info = {name: value for name, value in earlier.info.items() if name != JUDGED}
             seed(trace, expected)
             scoring = Scoring(trace, [signal for signal in expected if not signal.needs_runtime])
             scoring.failures += faults

@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 import attrs
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 
-from rollout_fsm.exact_json import FormatError, exact_converter, plain, require, structured
+from rollout_fsm.exact_json import FormatError, check_fields, exact_converter, plain, require, structured
 from rollout_fsm.limits import RolloutTimeouts
 from rollout_fsm.machine.exact import suggestion
 from rollout_fsm.message_json import register_messages
 from rollout_fsm.messages import JSON, Message
+from rollout_fsm.network import NetworkPolicy
 from rollout_fsm.task import Task
 
 __all__ = ["FormatError", "structure_task", "task_row"]
@@ -100,3 +101,4 @@ register_messages(_CONVERTER)
 _CONVERTER.register_structure_hook_func(lambda type_: type_ == _PROMPT, _prompt)
 _CONVERTER.register_structure_hook(RolloutTimeouts, _read_timeouts())
 _CONVERTER.register_unstructure_hook(RolloutTimeouts, _timeouts_to_json())
+check_fields(_CONVERTER, NetworkPolicy)

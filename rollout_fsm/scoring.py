@@ -7,9 +7,10 @@ decides that.
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from numbers import Real
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import trio
 from attrs import define, field, frozen
@@ -18,18 +19,29 @@ from rollout_fsm.attempt import attempt
 from rollout_fsm.errors import TaskError, attribute, record
 from rollout_fsm.foreign import call
 from rollout_fsm.hooks import BoundHook, Hooks
-from rollout_fsm.judge import Judge
+from rollout_fsm.judge import Judge, check_judge
+from rollout_fsm.model import Model
 from rollout_fsm.outcome import Failure, bare, failed, interrupts, is_cancelled, lost, nobodys, pass_on, plain
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.task import Task
 from rollout_fsm.trace import Reward, Trace
 
 Kind: TypeAlias = Literal["metric", "reward", "judge"]
-Enter: TypeAlias = Callable[[object], Awaitable[None]]
-"""Enters what holds something open, once for the engine."""
 ORDER: tuple[Kind, ...] = ("metric", "reward", "judge")
 """The kinds run in this order; the signals of one kind run concurrently (L62)."""
 NAMING = "naming the judges"
+
+
+class Services(Protocol):
+    """Who has entered what judges hold open."""
+
+    async def enter(self, shared: object) -> None:
+        """Enter it, once for the engine."""
+        ...
+
+    def lend(self, shared: object) -> AbstractAsyncContextManager[None]:
+        """Have it entered for the length of a block, once for all whose blocks overlap."""
+        ...
 
 
 @frozen(kw_only=True, eq=False)
@@ -76,36 +88,38 @@ def signals_of(
     ]
 
 
-def signal_of(judge: Judge, task: Task, trace: Trace, enter: Enter | None = None) -> Signal:
+def signal_of(judge: Judge, measure: Callable[[Judge], Awaitable[object]]) -> Signal:
     """A judge as a signal. Raises `TypeError` for one without a name or with a weight that is no finite number."""
     name, weight = check_judge(judge)
-    return Signal(name=name, kind="judge", weight=weight, measure=partial(_verdict, judge, task, trace, enter))
+    return Signal(name=name, kind="judge", weight=weight, measure=partial(measure, judge))
 
 
-async def _verdict(judge: Judge, task: Task, trace: Trace, enter: Enter | None) -> object:
-    if enter is not None:
-        await enter(judge)
-    return await call(judge.score, task, trace)
-
-
-def check_judge(judge: Judge) -> tuple[str, float]:
-    """The name and the weight of a judge. Raises `TypeError` for what is none."""
-    name, weight = judge.name, judge.weight
-    if not isinstance(name, str) or not name:
-        raise TypeError(f"a judge needs a name, not {name!r}")
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
-        raise TypeError(f"the weight of judge {name!r} must be a finite number, not {weight!r}")
-    return name, weight
+def held_by(judge: Judge) -> list[object]:
+    """What may be an async context manager: the judge, and the model that it asks."""
+    return [judge, judge.model] if isinstance(judge.model, Model) else [judge]
 
 
 def judge_signals(
-    task: Task, judges: Sequence[Judge], trace: Trace, enter: Enter
+    task: Task, judges: Sequence[Judge], trace: Trace, services: Services
 ) -> tuple[list[Signal], list[Failure]]:
-    """The task's own judges and those of the run, as signals; those of the run are entered once for the engine. One
-    that cannot be asked fails the scoring, and keeps no other signal from running."""
+    """The task's own judges and those of the run, as signals. What those of the run hold is entered once for the
+    engine; a task's may be built anew for each rollout, so theirs is open while they are asked. One that cannot be
+    asked fails the scoring, and keeps no other signal from running."""
+
+    async def of_the_task(judge: Judge) -> object:
+        async with AsyncExitStack() as meanwhile:
+            for shared in held_by(judge):
+                await meanwhile.enter_async_context(services.lend(shared))
+            return await call(judge.score, task, trace)
+
+    async def of_the_run(judge: Judge) -> object:
+        for shared in held_by(judge):
+            await services.enter(shared)
+        return await call(judge.score, task, trace)
+
     try:
-        own = [signal_of(judge, task, trace) for judge in task.judges()]
-        return [*own, *(signal_of(judge, task, trace, enter) for judge in judges)], []
+        own = [signal_of(judge, of_the_task) for judge in task.judges()]
+        return [*own, *(signal_of(judge, of_the_run) for judge in judges)], []
     except BaseException as raised:  # noqa: BLE001  (the task's own code; said with the other failures)
         pass_on(raised)
         errors = [record(attribute(leaf, TaskError, NAMING)) for leaf in failed(raised, TaskError, NAMING)]

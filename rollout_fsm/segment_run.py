@@ -52,6 +52,20 @@ class Call:
     response: Response | None = None
     error: RolloutError | TurnRefused | None = None
 
+    @trio.lowlevel.enable_ki_protection
+    async def wait(self, *, keep_answer: bool) -> Response:
+        """The answer. A caller that is cancelled gives the call up; with `keep_answer` only until the model has
+        answered."""
+        try:
+            await self.done.wait()
+        except BaseException:
+            if not (keep_answer and self.answered):
+                self.hang_up()
+                raise
+            with trio.CancelScope(shield=True):  # its hooks are bounded, and the end of the segment ends them
+                await self.done.wait()
+        return self.result()
+
     def hang_up(self) -> None:
         """The harness gave the call up."""
         self.awaited, self.error = False, None

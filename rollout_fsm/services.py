@@ -8,7 +8,9 @@ final (L75). Whatever is entered here is entered and left by one task.
 import logging
 import secrets
 import time
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import trio
@@ -19,20 +21,20 @@ from rollout_fsm.errors import text
 from rollout_fsm.flow import Flow
 from rollout_fsm.foreign import manager
 from rollout_fsm.gateway import Gateway, open_gateway
+from rollout_fsm.gateway import Slot as GatewaySlot
+from rollout_fsm.hosting import Hosting
 from rollout_fsm.identity import identity_of
 from rollout_fsm.journal import Acquisition, Attempt, Journal, JournalError
 from rollout_fsm.keeping import Keeper
 from rollout_fsm.machine.endings import Endings
 from rollout_fsm.machine.endings_file import endings as shipped_endings
-from rollout_fsm.outcome import pass_on, plain
 from rollout_fsm.overdue import Overdue
-from rollout_fsm.plan import Respondent, Slot
+from rollout_fsm.plan import Respondent, Slot, StateDoor, ToolServer
+from rollout_fsm.toolset import RolloutContext, Toolset
+from rollout_fsm.toolsets.serving import ToolServers
 from rollout_fsm.trace import Trace
 
 log = logging.getLogger("rollout_fsm")
-
-LEAVING = 60.0
-"""Seconds that a harness or a model has to let go of what it holds open when the engine ends."""
 
 
 _Unwritten: TypeAlias = tuple[Trace, Keeper | None, trio.Event]
@@ -45,6 +47,17 @@ class NoGatewaySlot:
     secret: str
     url: str = ""
     answer: None = None
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+@frozen
+class NoStateDoor:
+    """What a tool server in another process is given where there is no gateway: nothing."""
+
+    url: str = ""
+    secret: str = ""
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -68,16 +81,6 @@ class LostTrace:
 
 
 @define(eq=False)
-class _Entered:
-    shared: AbstractAsyncContextManager[object]
-    settled: trio.Event = field(factory=trio.Event)
-    """Set when it is entered, or could not be."""
-    error: BaseException | None = None
-    entering: trio.CancelScope = field(factory=trio.CancelScope)
-    """What ends an entering that nobody else would end."""
-
-
-@define(eq=False)
 class EngineServices:
     """The services of one engine, in its nursery."""
 
@@ -89,15 +92,14 @@ class EngineServices:
     overdue: Overdue = field(factory=Overdue, init=False)
     flow: Flow = field(init=False)
     gateway: Gateway | None = field(default=None, init=False)
+    hosting: Hosting = field(init=False)
+    """What is held open for rollouts, from call to call."""
+    tools: ToolServers = field(init=False)
     lost: list[LostTrace] = field(factory=list, init=False)
     _journal_failed: str | None = field(default=None, init=False)
     _last: trio.Event | None = field(default=None, init=False)
     """Of the trace that was submitted last: they are written in order."""
-    _entered: dict[int, _Entered] = field(factory=dict, init=False)
-    _closing: trio.Event = field(factory=trio.Event, init=False)
     _gateway_closing: trio.Event = field(factory=trio.Event, init=False)
-    _hosted: int = field(default=0, init=False)
-    _all_left: trio.Event = field(factory=trio.Event, init=False)
     _all_written: trio.Event = field(factory=trio.Event, init=False)
     _writing: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(1), init=False)
     """The writer's own thread: tasks that hold every thread of the process must not keep traces from being written."""
@@ -106,6 +108,8 @@ class EngineServices:
     def __attrs_post_init__(self) -> None:
         most = self.max_active_segments
         self.flow = Flow(self.overdue, None if most is None else trio.CapacityLimiter(most))
+        self.hosting = Hosting(self.nursery)
+        self.tools = ToolServers(self.hosting)
 
     @property
     def journal_failed(self) -> str | None:
@@ -150,6 +154,16 @@ class EngineServices:
             return NoGatewaySlot(secrets.token_urlsafe(32))
         return self.gateway.open_slot(respondent, model_name=model_name)
 
+    def open_state(self, slot: Slot, trace: Trace) -> StateDoor:
+        """A door to a rollout's state, for its tool servers in other processes."""
+        if self.gateway is None or not isinstance(slot, GatewaySlot):
+            return NoStateDoor()
+        return self.gateway.open_state(slot, trace)
+
+    async def serve_tools(self, toolset: Toolset, context: RolloutContext) -> ToolServer:
+        """Serve the tools of a toolset to one rollout."""
+        return await self.tools.serve(toolset, context)
+
     async def enter(self, shared: object) -> None:
         """Enter a harness or a model that is an async context manager, once for the engine, in a task of the engine.
 
@@ -157,16 +171,17 @@ class EngineServices:
         """
         if not isinstance(shared, AbstractAsyncContextManager):
             return
-        entered = self._entered.get(id(shared))
-        if entered is None:
-            entered = self._entered[id(shared)] = _Entered(shared)
-            self.nursery.start_soon(self._host, entered)
-        await entered.settled.wait()
-        if (error := entered.error) is not None:
-            try:
-                raise error.with_traceback(None)
-            finally:
-                del error, entered  # a frame that keeps an exception which it raises is kept by it
+        await self.hosting.share(shared, partial(manager, shared), name=type(shared).__name__)
+
+    @asynccontextmanager
+    async def lend(self, shared: object) -> AsyncIterator[None]:
+        """Have what is an async context manager entered for the length of the block; once for all whose blocks overlap,
+        in a task of the engine. Raises what entering it raises."""
+        if not isinstance(shared, AbstractAsyncContextManager):
+            yield
+            return
+        async with self.hosting.lend(shared, partial(manager, shared), name=type(shared).__name__):
+            yield
 
     def submit(self, trace: Trace, keeper: Keeper | None) -> trio.Event | None:
         """Have a finished trace written. The event is set when it is on disk or lost; None where nothing is written."""
@@ -190,11 +205,7 @@ class EngineServices:
             await self._unwritten.aclose()
             self._unwritten = None
             await self._all_written.wait()
-        self._closing.set()
-        for entered in self._entered.values():
-            entered.entering.cancel()
-        if self._hosted:
-            await self._all_left.wait()
+        await self.hosting.end()
         if self.journal is not None:
             try:
                 await self.journal.aclose()
@@ -220,32 +231,6 @@ class EngineServices:
                 await trio.lowlevel.checkpoint_if_cancelled()  # the engine is not opened after all
                 life.shield = True
                 await self._gateway_closing.wait()
-
-    async def _host(self, entered: _Entered) -> None:
-        """Enter, stay until the engine ends, leave: all in this task, whoever waits for it and is cancelled."""
-        shared, stack = entered.shared, AsyncExitStack()
-        with entered.entering:
-            came = await attempt(stack.enter_async_context, manager(shared))
-        if came.error is not None:
-            entered.error = came.error
-            del self._entered[id(shared)]
-            entered.settled.set()
-            pass_on(came.error)
-            return
-        self._hosted += 1
-        entered.settled.set()
-        with trio.CancelScope(shield=True):
-            await self._closing.wait()
-            with trio.CancelScope(deadline=trio.current_time() + LEAVING) as bound:
-                left = await attempt(stack.aclose)
-        self._hosted -= 1
-        if not self._hosted:
-            self._all_left.set()
-        if bound.cancel_called:
-            log.warning("leaving %s took more than %g s and was given up", type(shared).__name__, LEAVING)
-        for leaf in plain(left.error):
-            log.warning("leaving %s failed: %s", type(shared).__name__, text(leaf))
-        pass_on(left.error)
 
     async def _append(self, sink: TraceSink, trace: Trace) -> None:
         await trio.to_thread.run_sync(sink.append, trace, limiter=self._writing)

@@ -18,16 +18,15 @@ from attrs import define, evolve, field
 from rollout_fsm import foreign
 from rollout_fsm.attempt import Attempt, attempt
 from rollout_fsm.clock import AnchoredClock
+from rollout_fsm.counting import count_tokens
 from rollout_fsm.errors import (
     ErrorRecord,
     OverlongPromptError,
     ProviderError,
-    RolloutError,
     TaskError,
     TurnRefused,
     attribute,
     record,
-    text,
 )
 from rollout_fsm.gateway.dialects import DIALECTS
 from rollout_fsm.hooks import BoundHook
@@ -39,6 +38,7 @@ from rollout_fsm.plan import Plan
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.segment_run import Call, Gate, SegmentEnded, SegmentRun
 from rollout_fsm.trace import ModelCall, PolicyEvent, Rewrite, Span, Trace, TraceWarning
+from rollout_fsm.turn_failures import HookFailed, blaming, carried, of_the_model
 
 REMOVED = "provider_capability_unavailable"
 """The code of what a network policy does to a request."""
@@ -76,11 +76,13 @@ class Session:
     _usage_unknown: bool = False
 
     @protected
-    async def respond(self, request: Request, *, deliver: Deliver | None = None) -> Response:
+    async def respond(self, request: Request, *, deliver: Deliver | None = None, keep_answer: bool = False) -> Response:
         """One turn. Raises `TurnRefused`, `ProviderError` or `TaskError`, and `TypeError` for what is no `Request`.
 
         `deliver` takes the pieces of the answer while the model makes it; where a hook has yet to see the answer, it is
-        told nothing. The turn is committed when this returns.
+        told nothing. The turn is committed when this returns. A caller that is cancelled gives the turn up until the
+        model has answered (L33); with `keep_answer` it is from then on given the answer all the same: the turn commits,
+        and somebody may ask for it again.
         """
         if not isinstance(request, Request):
             raise TypeError(f"respond() takes a Request, not {type(request).__name__}")
@@ -91,12 +93,7 @@ class Session:
         self.plan.services.flow.start(
             call.segment.context, lambda: nursery.start_soon(self._turn, call, request, deliver)
         )
-        try:
-            await call.done.wait()
-        except BaseException:
-            call.hang_up()
-            raise
-        return call.result()
+        return await call.wait(keep_answer=keep_answer)
 
     async def count_tokens(self, request: Request) -> int:
         """How many tokens a prompt has, by the model's own count where it has one; else a quarter of its characters.
@@ -108,20 +105,7 @@ class Session:
             raise TurnRefused("rollout concluded")
         if not gate.asks_stops:
             raise TurnRefused(f"rollout stopped: {condition}" if condition else "no segment is running")
-        doing = f"counting tokens with model {self.plan.model_name!r}"
-        got = await attempt(foreign.call, self.plan.model.count_tokens, request)
-        try:
-            pass_on(got.error)
-            await trio.lowlevel.checkpoint_if_cancelled()
-            if got.error is not None:
-                raise _of_the_model(failed(got.error, ProviderError, doing)[0], doing)
-            if got.value is not None and (type(got.value) is not int or got.value < 0):
-                raise ProviderError(
-                    f"{doing} came to {type(got.value).__name__}; it is a whole number from 0 on, or None"
-                )
-            return _estimate(request) if got.value is None else got.value
-        finally:
-            del got  # a frame that keeps an exception which it raises is kept by it
+        return await count_tokens(self.plan, request)
 
     async def run(self, run: Callable[[], Awaitable[object]], segment: SegmentRun) -> Attempt[object]:
         """Run a segment of the harness, with its calls in a nursery that ends when the harness does (L24).
@@ -159,7 +143,7 @@ class Session:
             done = await attempt(self._rewrite_request, request, candidates=candidates, settled=set())
             try:
                 if done.value is None:
-                    raise _carried(done.error)
+                    raise carried(done.error)
                 passed = done.value.messages[len(shown) :]
             finally:
                 del done  # a frame that keeps an exception which it raises is kept by it
@@ -219,7 +203,7 @@ class Session:
                 call.response = await self._answer(call, request, deliver)
         except (TurnRefused, ProviderError) as told:
             call.fail(told)
-        except _HookFailed as hook:
+        except HookFailed as hook:
             call.fail(hook.errors[0])
             hook_failures = tuple(map(record, hook.errors))
         finally:
@@ -276,7 +260,7 @@ class Session:
             verdict = await self._call_hook(stop, crossing)
             if not isinstance(verdict, bool):
                 kind = type(verdict).__name__
-                raise _HookFailed(
+                raise HookFailed(
                     [TaskError(f"{stop.said} returned a value of type {kind}; a stop returns True or False")]
                 )
             if verdict and call.segment.gate.asks_stops:
@@ -288,8 +272,8 @@ class Session:
     ) -> tuple[Response, "Callable[[int | None, ErrorRecord | None], None]"]:
         """Call the model. Returns its answer, and what puts the call on the trace once it is known what came of it."""
         plan, segment = self.plan, call.segment
-        sampling = plan.sampling.over(request.sampling)
         request, policy = self._within_policy(request)
+        sampling = plan.sampling.over(request.sampling)
         started = trio.current_time()
         span = Span(start=self.clock.now())
         with self._waiting("provider", "a model call"):
@@ -349,7 +333,7 @@ class Session:
         """What is wrong with a call of the model, attributed to it (L40); empty if its answer can be used."""
         doing = f"the call of model {self.plan.model_name!r}"
         if got.error is not None:
-            return [_of_the_model(leaf, doing) for leaf in failed(got.error, ProviderError, doing)]
+            return [of_the_model(leaf, doing) for leaf in failed(got.error, ProviderError, doing)]
         if (fault := fault_of_answer(got.value)) is not None:
             return [ProviderError(f"{doing} {fault}")]
         if got.value is not None and got.value.usage is None and self.plan.limits.cap_tokens:
@@ -390,10 +374,10 @@ class Session:
     async def _rewrite_request(self, request: Request, *, candidates: set[int], settled: set[int]) -> Request:
         rewrites: list[Rewrite] = []
         for interceptor in self.plan.hooks.request_interceptors:
-            with _blaming(interceptor):
+            with blaming(interceptor):
                 copy = deepcopy(evolve(request, native=None))
             given = await self._call_hook(interceptor, {"request": copy})
-            with _blaming(interceptor):
+            with blaming(interceptor):
                 rewritten = rewritten_request(request, given, interceptor.said, candidates=candidates, settled=settled)
             if rewritten is not request:
                 request = rewritten
@@ -404,10 +388,10 @@ class Session:
     async def _intercept_response(self, response: Response) -> Response:
         rewrites: list[Rewrite] = []
         for interceptor in self.plan.hooks.response_interceptors:
-            with _blaming(interceptor):
+            with blaming(interceptor):
                 copy = deepcopy(evolve(response, native=None))
             given = await self._call_hook(interceptor, {"response": copy})
-            with _blaming(interceptor):
+            with blaming(interceptor):
                 rewritten = rewritten_response(response, given, interceptor.said)
             if rewritten is not response:
                 response = rewritten
@@ -429,11 +413,11 @@ class Session:
             await trio.lowlevel.checkpoint_if_cancelled()
             if not ran.in_time:
                 late = f"{hook.said} timed out after {ran.elapsed:g} s (timeouts.hook = {bound:g} s)"
-                raise _HookFailed([TaskError(late)])
+                raise HookFailed([TaskError(late)])
             if called.error is None:
                 return called.value
             leaves = failed(called.error, TaskError, hook.said)
-            raise _HookFailed([attribute(leaf, TaskError, hook.said) for leaf in leaves])
+            raise HookFailed([attribute(leaf, TaskError, hook.said) for leaf in leaves])
         finally:
             del called, ran  # a frame that keeps an exception which it raises is kept by it
 
@@ -452,50 +436,3 @@ class Session:
             return tuple(node.message for node in branches[-1])
         system = self.plan.task.system_prompt
         return (*(() if system is None else (SystemMessage(system),)), *self._opening)
-
-
-class _HookFailed(Exception):  # noqa: N818
-    """Carries a hook's failure, leaf by leaf, from where it happened to where the segment learns of it."""
-
-    def __init__(self, errors: list[RolloutError]) -> None:
-        super().__init__(text(errors[0]))
-        self.errors = errors
-
-
-class _blaming:  # noqa: N801  (read as a word: with _blaming(hook))
-    """What goes wrong inside is the hook's failure: it returned something whose own code raises."""
-
-    def __init__(self, hook: BoundHook) -> None:
-        self.hook = hook
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, Exception):
-            raise _HookFailed([attribute(error, TaskError, self.hook.said)]) from None
-
-
-def _carried(error: BaseException | None) -> BaseException:
-    """What is to be raised of what a hook's call came to: its own failure, or its leaves in a group."""
-    if not isinstance(error, _HookFailed):
-        return error or TypeError("an interception came to nothing")
-    errors = error.errors
-    return errors[0] if len(errors) == 1 else ExceptionGroup(text(errors[0]), errors)
-
-
-def _of_the_model(error: BaseException, doing: str) -> ProviderError:
-    """A failure of a model's call; what its code typed as somebody else's is still the call that failed (L20)."""
-    attributed = attribute(error, ProviderError, doing)
-    if isinstance(attributed, ProviderError):
-        return attributed
-    failure = ProviderError(f"{doing} failed: {text(attributed)}")
-    failure.__cause__ = attributed
-    return failure
-
-
-def _estimate(request: Request) -> int:
-    """About how many tokens a prompt has: a quarter of its characters."""
-    said = sum(len(message.text) for message in request.messages)
-    offered = sum(len(f"{tool.name}{tool.description}{tool.parameters}") for tool in request.tools)
-    return -(-(said + offered) // 4)

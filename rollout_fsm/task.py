@@ -13,12 +13,13 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from attrs import asdict, field, frozen
+from attrs import Attribute, asdict, field, frozen, validators
 
 from rollout_fsm.judge import Judge
 from rollout_fsm.limits import RolloutTimeouts
 from rollout_fsm.message_json import Said, as_messages
 from rollout_fsm.messages import JSON, Message
+from rollout_fsm.network import NetworkPolicy
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.toolset import Toolset
 
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 def _prompt(given: Said | None) -> str | tuple[Message, ...] | None:
     return given if given is None or isinstance(given, str) else as_messages(given)
+
+
+def _is_content(attribute: "Attribute[object]", value: object) -> bool:
+    """Whether a field counts in the hash. One that was added later counts where it says something."""
+    return attribute.name not in ("idx", "timeouts") and not (attribute.name == "network" and value is None)
 
 
 @frozen(kw_only=True)
@@ -42,6 +48,11 @@ class Task:
     """The task's place in its set."""
     timeouts: RolloutTimeouts | None = None
     """The task's own bounds; the run's win (L2)."""
+    network: NetworkPolicy | None = field(
+        default=None, validator=validators.optional(validators.instance_of(NetworkPolicy))
+    )
+    """What programs of the execution may reach, beside what their runtime's own policy keeps from them, and beside the
+    framework's own routes, which stay open (L5). None: whatever the runtime lets them reach."""
 
     async def setup(self, trace: "Trace", runtime: Runtime) -> None:
         """Prepare the world for the agent. Shares `timeouts.setup` with the harness's setup (L4)."""
@@ -65,8 +76,9 @@ class Task:
 
     @cached_property
     def hash(self) -> str:
-        """Content hash of the row: 32 hex digits. The place in the set and the bounds are no content."""
-        row: dict[str, JSON] = asdict(self, filter=lambda attribute, _: attribute.name not in ("idx", "timeouts"))
+        """Content hash of the row: 32 hex digits. The place in the set and the bounds are no content; a network policy
+        is, being the world that the task is solved in."""
+        row: dict[str, JSON] = asdict(self, filter=_is_content)
         text = json.dumps([type(self).__qualname__, row], sort_keys=True, default=repr)
         return blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -169,7 +169,7 @@ class PolicyEvent:
 
     code: str
     paths: tuple[str, ...]
-    """Where in the request it did."""
+    """What of the request it took out, as the provider's API calls it."""
 
 
 @frozen(kw_only=True)

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from rollout_fsm.gateway.dialects.translation import ANSWERS, REQUESTS, markdown
+from tests.runtimes.bubblewrap.conftest import require_bubblewrap, unavailable
+
 README = Path(__file__).parent.parent / "README.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INSTALLS = ("pip install",)
@@ -46,6 +49,8 @@ PROGRAMS = [text for language, text in blocks() if language == "python"]
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=range(len(PROGRAMS)))
 def test_a_program_of_the_readme_runs_as_it_stands(program: str, folder: Path) -> None:
+    if program.startswith("# needs bubblewrap"):
+        require_bubblewrap()
     done = run([sys.executable, "-c", program], folder)
     assert done.returncode == 0, done.stderr
 
@@ -60,9 +65,17 @@ def test_the_commands_of_the_readme_run_in_order(folder: Path) -> None:
     ]
     ours = [shlex.split(command) for command in commands if not command.startswith(INSTALLS)]
     assert [argv[:2] for argv in ours if argv[1] == "run"], "the README shows how to run tasks"
+    if unavailable() is not None:
+        ours = [argv for argv in ours if "bubblewrap" not in argv]
     for argv in ours:
         done = run([sys.executable, "-m", "rollout_fsm", *argv[1:]], folder if argv[1] != "diagram" else README.parent)
         assert done.returncode == 0, f"{shlex.join(argv)}\n{done.stdout}\n{done.stderr}"
+
+
+def test_what_survives_a_translation_is_shown_as_it_is_declared() -> None:
+    readme = README.read_text(encoding="utf-8")
+    assert markdown(REQUESTS, "in a request") in readme
+    assert markdown(ANSWERS, "in an answer") in readme
 
 
 def test_every_block_of_the_readme_is_of_a_kind_that_is_run() -> None:

@@ -87,7 +87,7 @@ def test_a_misspelt_column_is_refused_with_the_nearest_name() -> None:
 def test_a_column_like_no_other_is_refused_with_the_names_there_are() -> None:
     (fault,) = refused(Sum, {"answer": "4", "zzzz": None})
     assert fault == (
-        "column 'zzzz': Sum has no such column; there are prompt, system_prompt, name, idx, timeouts, answer"
+        "column 'zzzz': Sum has no such column; there are prompt, system_prompt, name, idx, timeouts, network, answer"
     )
 
 

@@ -20,8 +20,12 @@ from rollout_fsm import (
     UserMessage,
     intercept,
     stop,
+    trace_from_json,
+    trace_to_json,
 )
-from rollout_fsm.messages import Deliver, Delta, Native
+from rollout_fsm.gateway.dialects import DIALECTS
+from rollout_fsm.messages import JSON, Deliver, Delta, Native
+from rollout_fsm.trace import PolicyEvent
 from tests.world import EchoModel, NoHooks, World, play, world_task
 
 ASK = Request(messages=[UserMessage("hello")])
@@ -229,3 +233,66 @@ async def test_the_body_of_an_answer_that_was_rewritten_is_not_passed_on() -> No
     await play(world, task=world_task(world, hooks=Rewriting))
     assert got == [Response(message=AssistantMessage("hidden"))]
     assert got[0].native is None
+
+
+@pytest.mark.parametrize("keep_answer", [True, False])
+async def test_a_caller_that_goes_after_the_model_has_answered_may_keep_the_answer(keep_answer: bool) -> None:
+    got, gone = list[str](), trio.CancelScope()
+
+    class Slow(NoHooks):
+        @intercept
+        async def after(self, response: Response) -> None:
+            gone.cancel()
+            await trio.sleep(1)
+
+    world = World()
+
+    async def segment() -> None:
+        session = world.rollout._world.session
+        assert session is not None
+        with gone:
+            got.append((await session.respond(ASK, keep_answer=keep_answer)).message.text)
+        await trio.sleep(2)
+
+    world.script["segment"] = segment
+    trace = await play(world, task=world_task(world, hooks=Slow))
+    assert trace.num_turns == 1
+    assert got == (["reply"] if keep_answer else [])
+
+
+@pytest.mark.parametrize("restricted", [True, False])
+async def test_under_a_network_policy_the_provider_is_not_asked_to_reach_out_and_the_call_says_so(
+    restricted: bool,
+) -> None:
+    body: dict[str, JSON] = {
+        "model": "m",
+        "input": "hello",
+        "tools": [{"type": "web_search"}, {"type": "function", "name": "add", "parameters": {}}],
+    }
+    world = World(restricted=restricted)
+
+    async def segment() -> None:
+        await world.exchange.respond(DIALECTS["responses"].parse_request(body))
+
+    world.script["segment"] = segment
+    trace = await play(world)
+    native = world.seen[0].native
+    assert native is not None
+    assert native.body["tools"] == (body["tools"][1:] if restricted else body["tools"])  # type: ignore[index]
+    removed = PolicyEvent(code="provider_capability_unavailable", paths=("web_search",))
+    assert [call.policy for call in trace.calls] == [removed if restricted else None]
+    assert trace.calls == trace_from_json(trace_to_json(trace)).calls
+
+
+async def test_what_a_harness_of_this_process_asks_of_a_provider_is_held_to_the_policy_too() -> None:
+    world = World(restricted=True)
+
+    async def segment() -> None:
+        sampling = Sampling(extra={"web_search_options": {}, "top_k": 3})
+        await world.exchange.respond(Request(messages=ASK.messages, sampling=sampling))
+
+    world.script["segment"] = segment
+    trace = await play(world)
+    (call,) = trace.calls
+    assert call.policy is not None
+    assert call.sampling == Sampling(extra={"top_k": 3})

@@ -68,6 +68,8 @@ class World:
     """What each segment was given."""
     seen: list[Request] = field(factory=list)
     """What the model was shown."""
+    restricted: bool = False
+    """Whether the runtime holds its programs to a network policy."""
     state: str = ""
     """Where the rollout that `play` ran ended."""
     session: "ScriptedSession | None" = None
@@ -156,6 +158,10 @@ class ScriptedRuntime(Runtime):
 
     async def prepare_setup(self) -> None:
         await self.world.note("runtime.prepare_setup")
+
+    @property
+    def restricted(self) -> bool:
+        return self.world.restricted
 
     async def prepare_execution(self, routes: Sequence[str]) -> None:
         await self.world.note("runtime.prepare_execution")

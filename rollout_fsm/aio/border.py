@@ -17,7 +17,7 @@ from rollout_fsm.aio.homes import Home, home
 from rollout_fsm.harness import Exchange, HarnessSession, Respond
 from rollout_fsm.messages import Deliver, Delivery
 from rollout_fsm.runtime import Runtime
-from rollout_fsm.toolset import RolloutContext
+from rollout_fsm.toolset import RolloutContext, Toolset
 
 T = TypeVar("T")
 Function = Callable[..., object]
@@ -43,7 +43,8 @@ class Border:
         if isinstance(thing, Runtime | HarnessSession):
             crossing = self._facade(side, thing) if _needs_facade(type(thing), side) else thing
         elif isinstance(thing, RolloutContext):
-            crossing = evolve(thing, runtime=self.to(side, thing.runtime))
+            serve = cast("Callable[[Toolset, RolloutContext], Awaitable[str]]", self.callable_on(side, thing._serve))
+            crossing = evolve(thing, runtime=self.to(side, thing.runtime), serve=serve)
         elif isinstance(thing, Exchange):
             respond = cast("Respond", self.callable_on(side, thing._respond))
             crossing = evolve(thing, runtime=self.to(side, thing.runtime), respond=respond)

@@ -7,21 +7,27 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
+from cattrs.errors import AttributeValidationNote, ClassValidationError
 from cattrs.gen import make_dict_structure_fn, override
 
+from rollout_fsm.cli.checks import check_of
 from rollout_fsm.cli.faults import UsageError
+from rollout_fsm.cli.judges import misfits
 from rollout_fsm.cli.settings import (
+    BoxSettings,
+    JudgeSettings,
     LimitSettings,
     ModelSettings,
+    NetworkSettings,
     OriginSettings,
     PolicySettings,
     RetrySettings,
     SamplingSettings,
     Settings,
     TimeoutSettings,
-    check_of,
 )
-from rollout_fsm.exact_json import FormatError, exact_converter, require, structured
+from rollout_fsm.exact_json import FormatError, check_fields, exact_converter, require, structured
+from rollout_fsm.judges import Criterion
 from rollout_fsm.machine.exact import Fault
 
 __all__ = ["read_settings", "settings_to_toml"]
@@ -68,21 +74,29 @@ def _tables(record: attrs.AttrsInstance) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for attribute in attrs.fields(type(record)):
         value = getattr(record, attribute.name)
-        value = _tables(value) if attrs.has(type(value)) else value
+        if attrs.has(type(value)):
+            value = _tables(value)
+        elif isinstance(value, tuple) and all(attrs.has(type(item)) for item in value):
+            value = [_tables(item) for item in value]
         if value is not None and value != {}:
             said[attribute.name] = value
     return said
 
 
 def _lines(table: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    inner = {name: value for name, value in table.items() if isinstance(value, Mapping)}
+    inner = {name: value for name, value in table.items() if isinstance(value, Mapping) or _is_tables(value)}
     for name, value in table.items():
         if name not in inner:
             yield f"{_key(name)} = {_value(value)}"
     for name, value in inner.items():
         where = f"{path}{_key(name)}"
-        yield f"\n[{where}]"
-        yield from _lines(value, f"{where}.")
+        for item in [value] if isinstance(value, Mapping) else value:
+            yield f"\n[{where}]" if item is value else f"\n[[{where}]]"
+            yield from _lines(item, f"{where}.")
+
+
+def _is_tables(value: object) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(item, Mapping) for item in value)
 
 
 def _key(name: str) -> str:
@@ -94,7 +108,7 @@ def _value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return _string(value)
+        return _string(value) if "\n" not in value else _lines_of_text(value)
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     if isinstance(value, list | tuple):
@@ -106,6 +120,12 @@ def _value(value: object) -> str:
 
 def _string(text: str) -> str:
     return f'"{"".join(map(_char, text))}"'
+
+
+def _lines_of_text(text: str) -> str:
+    """A text with line breaks, a prompt say, as somebody who reads the file wants it."""
+    lines = ("".join(map(_char, line)) for line in text.split("\n"))
+    return '"""\n{}"""'.format("\n".join(lines))
 
 
 def _char(char: str) -> str:
@@ -150,10 +170,43 @@ def _model(value: object, type_: object) -> ModelSettings:
     return _MODEL(value, type_)
 
 
+def _criteria(value: object, _: object) -> tuple[Criterion, ...]:
+    """Criteria: tables, or a table of texts by their names."""
+    if isinstance(value, dict):
+        value = [{"name": name, "text": text} for name, text in value.items()]
+    return tuple(_CONVERTER.structure(value, list[Criterion]))
+
+
+def _judge(value: object, type_: object) -> JudgeSettings:
+    """A judge, whose settings also go together."""
+    made = _JUDGE(value, type_)
+    wrong: list[Exception] = []
+    for name, what in misfits(made):
+        fault = Fault(what)
+        fault.__notes__ = [AttributeValidationNote("", name, object)]
+        wrong.append(fault)
+    if wrong:
+        raise ClassValidationError("a judge", wrong, JudgeSettings)
+    return made
+
+
 _CONVERTER = exact_converter(forbid_extra_keys=True)
 _CONVERTER.register_structure_hook(float, _float)
-for _record in (SamplingSettings, LimitSettings, TimeoutSettings, PolicySettings, RetrySettings, OriginSettings):
+for _record in (
+    SamplingSettings,
+    LimitSettings,
+    TimeoutSettings,
+    PolicySettings,
+    RetrySettings,
+    NetworkSettings,
+    BoxSettings,
+    OriginSettings,
+):
     _CONVERTER.register_structure_hook(_record, _checked(_record))
 _MODEL = _checked(ModelSettings)
 _CONVERTER.register_structure_hook(ModelSettings, _model)
+check_fields(_CONVERTER, Criterion)
+_CONVERTER.register_structure_hook_func(lambda type_: type_ == tuple[Criterion, ...], _criteria)
+_JUDGE = _checked(JudgeSettings)
+_CONVERTER.register_structure_hook(JudgeSettings, _judge)
 _CONVERTER.register_structure_hook(Settings, _checked(Settings))

@@ -1,10 +1,9 @@
-"""Harness, runtime and model of a run, from what the settings call them. Nothing is started here."""
+"""Harness and model of a run, from what the settings call them. Nothing is started here."""
 
 import os
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
-from typing import cast
 
 from attrs import asdict
 
@@ -18,13 +17,10 @@ from rollout_fsm.machine.exact import suggestion
 from rollout_fsm.model import Model
 from rollout_fsm.models import LocalModel, OpenAIModel
 from rollout_fsm.retry import RetryOn, RetryPolicy
-from rollout_fsm.runtime import Runtime, RuntimeFactory
-from rollout_fsm.runtimes import LocalRuntime
 
-__all__ = ["HARNESSES", "MODELS", "RUNTIMES", "make_harness", "make_model", "make_retry", "make_runtime"]
+__all__ = ["HARNESSES", "MODELS", "kind_of", "make_harness", "make_model", "make_retry"]
 
 HARNESSES: Mapping[str, Callable[[], Harness]] = {"chat": ChatHarness, "example": example_harness}
-RUNTIMES: Mapping[str, RuntimeFactory] = {"local": LocalRuntime}
 MODELS: Mapping[str, Callable[[], Model]] = {"local": LocalModel, "scripted": example_model}
 """Models that need no endpoint."""
 
@@ -38,45 +34,34 @@ def make_harness(named: str) -> Harness:
         made = found if isinstance(found, Harness) else _called(found, named, "--harness")
         if not isinstance(made, Harness):
             raise UsageError(
-                f"--harness: {named} makes {_kind(made)}, not a harness; derive it from rollout_fsm.Harness"
+                f"--harness: {named} makes {kind_of(made)}, not a harness; derive it from rollout_fsm.Harness"
             )
         return made
     return _program(named)
 
 
-def make_runtime(named: str) -> RuntimeFactory | Runtime:
-    """A factory of runtimes by name or by `module:Class`. A running instance is borrowed by every rollout."""
-    if named in RUNTIMES:
-        return RUNTIMES[named]
-    if not is_reference(named):
-        raise UsageError(
-            f"--runtime: there is no runtime {named!r}{suggestion(named, RUNTIMES)} (or write module:Class)"
-        )
-    found = load(named, "--runtime")
-    if isinstance(found, Runtime):
-        return found
-    if not callable(found) or (isinstance(found, type) and not issubclass(found, Runtime)):
-        raise UsageError(f"--runtime: {named} is {_kind(found)}, not a runtime; derive it from rollout_fsm.Runtime")
-    return cast("RuntimeFactory", found)
-
-
-def make_model(settings: ModelSettings | None) -> Model:
-    """The model, checked as far as it can be without asking it: its key is there, its packages are installed."""
+def make_model(settings: ModelSettings | None, *, at: str | None = None) -> Model:
+    """The model, checked as far as it can be without asking it: its key is there, its packages are installed. `at` is
+    where the settings stand in a file, if they were not said by flags."""
     settings = settings or ModelSettings()
     name = settings.name
+    flags = [f"--{word}" if at is None else f"{at}{word.replace('-', '_')}" for word in ("model", *_ENDPOINT)]
     if name is None:
-        raise UsageError("which model? name one with --model: one of the endpoint's, or local, or scripted")
+        raise UsageError(f"which model? name one with {flags[0]}: one of the endpoint's, or local, or scripted")
     if name in MODELS:
-        for flag, value in (("--base-url", settings.base_url), ("--api-key-var", settings.api_key_var)):
+        for flag, value in zip(flags[1:], (settings.base_url, settings.api_key_var), strict=True):
             if value is not None:
-                raise UsageError(f"--model {name} runs in this process and takes no {flag}; leave one of them out")
-        return _checked(MODELS[name](), name)
+                raise UsageError(f"{flags[0]} {name} runs in this process and takes no {flag}; leave one of them out")
+        return _checked(MODELS[name](), name, flags[0])
     key = settings.api_key_var
     if key is not None and not os.environ.get(key, "").strip():
-        raise UsageError(f"--api-key-var: the environment variable {key} is not set; it is to hold the endpoint's key")
+        raise UsageError(f"{flags[2]}: the environment variable {key} is not set; it is to hold the endpoint's key")
     variable = "OPENAI_API_KEY" if key is None else key
     model = OpenAIModel(name, base_url=settings.base_url, api_key_var=variable, stream=bool(settings.stream))
-    return _checked(model, name)
+    return _checked(model, name, flags[0])
+
+
+_ENDPOINT = ("base-url", "api-key-var")
 
 
 def make_retry(settings: RetrySettings | None) -> RetryPolicy:
@@ -102,11 +87,11 @@ def _error_or_ending(entry: str, flag: str) -> RetryOn:
         return entry
     found = load(entry, flag)
     if not isinstance(found, type) or not issubclass(found, BaseException):
-        raise UsageError(f"{flag}: {entry} is {_kind(found)}, not a type of errors")
+        raise UsageError(f"{flag}: {entry} is {kind_of(found)}, not a type of errors")
     return found
 
 
-def _checked(model: Model, name: str) -> Model:
+def _checked(model: Model, name: str, flag: str) -> Model:
     check = getattr(model, "check", None)
     if check is None:
         return model
@@ -115,7 +100,7 @@ def _checked(model: Model, name: str) -> Model:
     except (ValueError, ImportError, OSError) as error:
         near = suggestion(name, MODELS) if name not in MODELS else ""
         offline = f" (offline there are the models {', '.join(MODELS)}{near if 'did you mean' in near else ''})"
-        raise UsageError(f"--model {name}: {error}{offline if name not in MODELS else ''}") from None
+        raise UsageError(f"{flag} {name}: {error}{offline if name not in MODELS else ''}") from None
     return model
 
 
@@ -147,7 +132,7 @@ def _found_here(item: str) -> str:
 
 def _called(found: object, named: str, flag: str) -> object:
     if not callable(found):
-        raise UsageError(f"{flag}: {named} is {_kind(found)}; name a class, or a function that makes one")
+        raise UsageError(f"{flag}: {named} is {kind_of(found)}; name a class, or a function that makes one")
     if isinstance(found, type) and not issubclass(found, Harness):
         raise UsageError(f"{flag}: {named} is a class, but no harness; derive it from rollout_fsm.Harness")
     try:
@@ -156,6 +141,7 @@ def _called(found: object, named: str, flag: str) -> object:
         raise UsageError(f"{flag}: {named}() failed: {type(error).__name__}: {error}") from error
 
 
-def _kind(found: object) -> str:
+def kind_of(found: object) -> str:
+    """What a thing is, in an error."""
     kind = "class" if isinstance(found, type) else type(found).__name__
     return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"

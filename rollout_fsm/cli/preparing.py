@@ -17,7 +17,9 @@ from attrs import asdict, evolve, frozen
 
 from rollout_fsm.cli.before import Before
 from rollout_fsm.cli.faults import UsageError
-from rollout_fsm.cli.parts import MODELS, make_harness, make_model, make_retry, make_runtime
+from rollout_fsm.cli.judges import make_judges, with_prompts
+from rollout_fsm.cli.parts import MODELS, make_harness, make_model, make_retry
+from rollout_fsm.cli.runtimes import make_runtime
 from rollout_fsm.cli.settings import LimitSettings, ModelSettings, OriginSettings, Settings, over, settle
 from rollout_fsm.cli.task_rows import read_tasks, selected, task_class
 from rollout_fsm.example import EXAMPLE_LIMITS, example_tasks
@@ -76,7 +78,7 @@ def prepare(said: Settings) -> Prepared:
 
 def prepared_from(said: Settings, *, run_id: str, folder: Path, shown: Path) -> Prepared:
     """The run of these settings. Raises `UsageError` for whatever cannot be."""
-    settings = _with_defaults(said)
+    settings = with_prompts(_with_defaults(said))
     if settings.tasks is None:
         if settings.task is not None:
             raise UsageError(f"--task {settings.task} needs a file of tasks: rollout-fsm run TASKS.jsonl --task …")
@@ -90,26 +92,40 @@ def prepared_from(said: Settings, *, run_id: str, folder: Path, shown: Path) -> 
     agent = AgentSettings(
         harness=make_harness(settings.harness or ""),
         model=make_model(settings.model),
-        runtime=make_runtime(settings.runtime or ""),
+        runtime=make_runtime(settings.runtime or "", settings.network, settings.box),
         limits=settled.limits,
         timeouts=settled.timeouts,
         policy=settled.policy,
         sampling=settled.sampling,
         retry=make_retry(settings.retry),
     )
+    agent["judges"] = make_judges(settings.judges or (), model=settings.model, made=agent["model"])
     return Prepared(settings=settings, tasks=tasks, agent=agent, run_id=run_id, folder=folder, shown=shown)
 
 
 def recorded(prepared: Prepared) -> Settings:
     """The settings as they are written down: with what the surroundings said, so that `resume` need not guess."""
-    settings, model = prepared.settings, prepared.settings.model
-    endpoint, url = None, os.environ.get(BASE_URL_VAR, "").strip()
-    if model is not None and model.name not in MODELS and model.base_url is None and url:
-        if shown_url(url) == url:
-            settings = evolve(settings, model=evolve(model, base_url=url))
-        else:  # a password or a key is in it
-            endpoint = shown_url(url)
+    settings, endpoint, url = prepared.settings, None, os.environ.get(BASE_URL_VAR, "").strip()
+    if url and shown_url(url) == url:
+        settings = _asking_at(settings, url)
+    elif url and _asking_at(settings, url) != settings:  # a password or a key is in it
+        endpoint = shown_url(url)
     return evolve(settings, origin=OriginSettings(folder=str(Path.cwd()), run=prepared.run_id, endpoint=endpoint))
+
+
+def _asking_at(settings: Settings, url: str) -> Settings:
+    """The settings, with this endpoint for whoever asks one and says none."""
+    model, judges = settings.model, settings.judges
+    if model is not None and model.name not in MODELS and model.base_url is None:
+        model = evolve(model, base_url=url)
+    if judges is not None:
+        judges = tuple(
+            evolve(judge, base_url=url)
+            if judge.model is not None and judge.model not in MODELS and judge.base_url is None
+            else judge
+            for judge in judges
+        )
+    return evolve(settings, model=model, judges=judges)
 
 
 def resume_line(folder: Path) -> str:

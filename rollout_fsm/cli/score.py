@@ -19,12 +19,15 @@ from attrs import define, field
 from cyclopts import Parameter
 
 from rollout_fsm.cli.command import Command
+from rollout_fsm.cli.config_file import read_settings
 from rollout_fsm.cli.faults import EXIT_FAULTS, EXIT_UNWRITTEN, UsageError
 from rollout_fsm.cli.harmless import one_line
 from rollout_fsm.cli.interruption import Interruption
+from rollout_fsm.cli.judges import make_judges, with_prompts
 from rollout_fsm.cli.loading import current_folder_importable
 from rollout_fsm.cli.logs import logging_to_terminal
 from rollout_fsm.cli.parts import make_harness
+from rollout_fsm.cli.preparing import CONFIG
 from rollout_fsm.cli.screen import Screen
 from rollout_fsm.cli.tables import summary_tables
 from rollout_fsm.cli.task_rows import task_class
@@ -32,8 +35,9 @@ from rollout_fsm.cli.trace_files import traces_in, traces_path
 from rollout_fsm.engine import open_engine
 from rollout_fsm.exact_json import FormatError
 from rollout_fsm.harness import Harness
+from rollout_fsm.judge import Judge
 from rollout_fsm.limits import RolloutTimeouts
-from rollout_fsm.output import line_of
+from rollout_fsm.output import TRACES, line_of
 from rollout_fsm.reports.summary import Summary
 from rollout_fsm.rescoring import Rescored
 from rollout_fsm.task import Task
@@ -53,6 +57,8 @@ def score(
     *,
     task: Annotated[str, Parameter(metavar="MODULE:CLASS")],
     harness: Annotated[str | None, Parameter(metavar="HARNESS")] = None,
+    config: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    judges: Annotated[bool, Parameter(show_default=False)] = True,
     output: Annotated[Path | None, Parameter(name=("--output", "-o"), metavar="FILE")] = None,
     max_concurrent: Annotated[int, Parameter(name=("--max-concurrent", "-c"))] = 32,
     timeout: Annotated[float | None, Parameter(name=("--timeout.scoring", "--timeouts.scoring"))] = None,
@@ -62,10 +68,11 @@ def score(
     """Score finished traces again, offline: no runtime, and no model but the judges'.
 
     Each trace's task is rebuilt from the row that stands on it, and its rewards and metrics are measured anew; a signal
-    that takes the runtime is skipped. Traces whose rollout did not come to scoring pass through unchanged, as do those
-    whose row does not fit the class. Without -o the traces are JSON lines on standard output. Exit codes: 0 it went
-    through (signals that failed are data), 1 where a line was no trace or a row did not fit, and with --fail-on-error
-    if any signal failed, 2 usage, 3 something could not be written, 130 and 143 interrupted.
+    that takes the runtime is skipped. Asked are the task's own judges and those of the run's configuration. Traces
+    whose rollout did not come to scoring pass through unchanged, as do those whose row does not fit the class. Without
+    -o the traces are JSON lines on standard output. Exit codes: 0 it went through (signals that failed are data), 1
+    where a line was no trace or a row did not fit, and with --fail-on-error if any signal failed, 2 usage, 3 something
+    could not be written, 130 and 143 interrupted.
 
     Parameters
     ----------
@@ -75,6 +82,10 @@ def score(
         The class of the tasks, as it is now.
     harness
         Whose metrics are measured too: a name (chat), or module:Class.
+    config
+        A run's TOML file, whose judges are asked; else that of the run whose folder the traces are in.
+    judges
+        Ask these judges; without them, what they gave is gone.
     output
         A file for the traces, which must not exist yet; the summary is then on standard output.
     max_concurrent
@@ -92,6 +103,7 @@ def score(
         bounds = _checked(max_concurrent, timeout)
         with current_folder_importable(), logging_to_terminal(verbose), ExitStack() as files:
             cls, measured = task_class(task), None if harness is None else make_harness(harness)
+            asked = _judges(config or _of_the_run(source)) if judges else []
             if output is not None:
                 _make(output)
             file = None if output is None else files.enter_context(TracesFile(output))
@@ -99,6 +111,7 @@ def score(
                 source=source,
                 task=cls,
                 harness=measured,
+                judges=asked,
                 timeouts=bounds,
                 max_concurrent=max_concurrent,
                 sink=_Sink(screen, file),
@@ -152,6 +165,7 @@ class _Job:
     source: Path
     task: type[Task]
     harness: Harness | None
+    judges: list[Judge]
     timeouts: RolloutTimeouts | None
     max_concurrent: int
     sink: _Sink
@@ -187,6 +201,7 @@ class _Job:
                 await engine.rescore(
                     self._traces(),
                     self.task,
+                    judges=self.judges,
                     harness=self.harness,
                     timeouts=self.timeouts,
                     max_concurrent=self.max_concurrent,
@@ -319,6 +334,23 @@ def _checked(max_concurrent: int, timeout: float | None) -> RolloutTimeouts | No
     if wrong:
         raise UsageError(*wrong)
     return None if timeout is None else RolloutTimeouts(scoring=timeout)
+
+
+def _of_the_run(traces: Path) -> Path | None:
+    """The configuration of the run that wrote the traces, if they are where it put them."""
+    config = traces.parent / CONFIG
+    return config if traces.name == TRACES and config.exists() else None
+
+
+def _judges(config: Path | None) -> list[Judge]:
+    if config is None:
+        return []
+    settings = read_settings(config)
+    try:
+        settings = with_prompts(settings)
+        return make_judges(settings.judges or (), model=settings.model)
+    except UsageError as error:
+        raise UsageError(*(f"{config}: {line}" for line in error.lines)) from error
 
 
 def _make(output: Path) -> None:

@@ -1,4 +1,5 @@
-"""The built-in example: twenty small questions, a program with a calculator, a model that answers offline.
+"""The built-in example: twenty small questions, a tool server with a calculator, a program that uses it, a model
+that answers offline.
 
 `rollout-fsm run` without arguments runs it. It is made so that a run shows how rollouts end: by an answer, right or
 wrong, by a limit, by a stop of the task, at the end of the context window, and by a failure of the provider.

@@ -2,14 +2,17 @@
 
 import json
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 
 from attrs import frozen
 
+from rollout_fsm.example.calculator import Calculator
 from rollout_fsm.hooks import metric, reward, stop
 from rollout_fsm.messages import AssistantMessage, Response
 from rollout_fsm.rows import structure_task
 from rollout_fsm.task import Task
+from rollout_fsm.toolset import Toolset
 from rollout_fsm.trace import Trace
 
 __all__ = ["Question", "example_tasks"]
@@ -20,6 +23,10 @@ class Question(Task):
     """A question whose answer is known. A reply ends in `Answer: …`; a model that does not know says `I give up`."""
 
     answer: str
+
+    def toolsets(self) -> Sequence[Toolset]:
+        """A calculator."""
+        return [Calculator()]
 
     @stop
     def gave_up(self, response: Response) -> bool:

@@ -1,9 +1,9 @@
-"""One client's HTTP/1.1 connection: requests in, replies out, one after the other.
+"""One client's HTTP/1.1 connection: requests in, answers out, one after the other.
 
 Knows nothing of models or rollouts; an `Application` does. Everything that a client sends is bounded: the head of a
 request, its body, and what it sends ahead while an answer is being made. While a call runs, the client is watched: when
-it hangs up (its sending side ends, or the connection breaks), the call is cancelled. No byte of an answer is sent
-before the call has returned.
+it hangs up (its sending side ends, or the connection breaks), the call is cancelled. A call answers with a reply, or
+sends pieces of its own while it goes on.
 """
 
 import logging
@@ -15,7 +15,8 @@ import h11
 import trio
 from attrs import frozen
 
-from rollout_fsm.gateway.reply import Reply, error_reply
+from rollout_fsm.gateway.outgoing import Outgoing
+from rollout_fsm.gateway.reply import Reply
 from rollout_fsm.gateway.shutdown import Shutdown
 
 log = logging.getLogger("rollout_fsm.gateway")
@@ -27,7 +28,6 @@ AHEAD_LIMIT = 64 * 2**10
 """Bytes that a client may send ahead while its call runs. After these it is not read, and so not watched, any more."""
 
 READ_SIZE = 64 * 2**10
-SEND_SIZE = 64 * 2**10
 
 LINGER = 2.0
 """Seconds in which a client that was answered before it had said everything may read the answer."""
@@ -39,15 +39,16 @@ class Head:
 
     method: str
     path: str
-    headers: tuple[tuple[bytes, bytes], ...]
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def get(self, name: bytes) -> bytes | None:
         """The first header of that name."""
         return next((value for known, value in self.headers if known == name), None)
 
 
-Call: TypeAlias = Callable[[bytearray], Awaitable[Reply]]
-"""What answers a request, given its body. Cancelled when the client hangs up."""
+Call: TypeAlias = Callable[[bytearray, Outgoing], Awaitable[Reply | None]]
+"""What answers a request, given its body: with a reply, or with None when it has sent one itself. Cancelled when the
+client hangs up."""
 
 
 class Application(Protocol):
@@ -59,6 +60,9 @@ class Application(Protocol):
 
     def route(self, head: Head) -> Call | Reply:
         """What answers this request; a reply where its head is enough to answer it."""
+
+    def refuse(self, head: Head | None, status: int, message: str, *, code: str | None = None) -> Reply:
+        """An error for a request that is not answered otherwise, in the shape that its client reads."""
 
 
 @frozen
@@ -76,62 +80,61 @@ class Connection:
         self._application = application
         self._shutdown = shutdown
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT)
-        self._hung_up = False
-        self._bodiless = False
+        self._out = Outgoing(stream, self._http, shutdown)
 
     async def run(self) -> None:
         """Serve requests until either side ends the connection. Raises nothing for what a client does."""
         try:
             while await self._exchange():
                 self._http.start_next_cycle()
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+        except* (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             log.debug("a client broke its connection off: %s", error)
 
     async def _exchange(self) -> bool:
-        """One request and its reply; returns whether another may follow."""
-        received: tuple[Head, Call | Reply, bytearray] | _Refusal | None = None
+        """One request and its answer; returns whether another may follow."""
+        received: tuple[Call | Reply, bytearray] | _Refusal | None = None
         with self._shutdown.interruptible():
             received = await self._receive()
         if received is None:
             return False
         if isinstance(received, _Refusal):
-            await self._send(received.reply, last=True)
+            self._out.closing = True
+            await self._out.reply(received.reply)
             await self._linger()
             return False
-        head, answer, body = received
+        answer, body = received
         reply = answer if isinstance(answer, Reply) else await self._watched(answer, body)
-        if reply is None:
-            log.debug("the client of %s %s hung up; its call was cancelled", head.method, head.path)
-            return False
-        await self._send(reply, last=self._shutdown.begun or self._hung_up)
-        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+        if reply is not None:
+            await self._out.reply(reply)
+        return not self._out.last and self._http.their_state is h11.DONE
 
     # Receiving
 
-    async def _receive(self) -> tuple[Head, Call | Reply, bytearray] | _Refusal | None:
+    async def _receive(self) -> tuple[Call | Reply, bytearray] | _Refusal | None:
         """The next request with what answers it; a refusal, or None where the client has ended the connection."""
-        self._bodiless = False
+        self._out.bodiless = False
+        refuse, head = self._application.refuse, None
         try:
             event = await self._next()
             if not isinstance(event, h11.Request):
                 return None
             if not event.http_version.startswith(b"1."):
                 version = event.http_version.decode("ascii")
-                return _Refusal(error_reply(505, f"HTTP/{version} is not supported: speak HTTP/1.1"))
+                return _Refusal(refuse(None, 505, f"HTTP/{version} is not supported: speak HTTP/1.1"))
             head = _head(event)
-            self._bodiless = head.method == "HEAD"
+            self._out.bodiless = head.method == "HEAD"
             answer = self._application.route(head)
             if isinstance(answer, Reply) and self._http.they_are_waiting_for_100_continue:
                 return _Refusal(answer)
             body = await self._body(head, kept=not isinstance(answer, Reply))
         except h11.RemoteProtocolError as error:
             log.debug("a client does not speak HTTP/1.1: %s", error)
-            return _Refusal(error_reply(error.error_status_hint, f"not a valid HTTP/1.1 request: {error}"))
+            return _Refusal(refuse(head, error.error_status_hint, f"not a valid HTTP/1.1 request: {error}"))
         if body is None:
             limit = self._application.max_body
-            too_large = error_reply(413, f"the request body is larger than {limit} bytes", code="body_too_large")
+            too_large = refuse(head, 413, f"the request body is larger than {limit} bytes", code="body_too_large")
             return _Refusal(answer if isinstance(answer, Reply) else too_large)
-        return head, answer, body
+        return answer, body
 
     async def _body(self, head: Head, *, kept: bool) -> bytearray | None:
         """The body, empty if it is not kept; None if it is too large, which is known as early as the head says so."""
@@ -155,17 +158,17 @@ class Connection:
             if event is not h11.NEED_DATA:
                 return event
             if self._http.they_are_waiting_for_100_continue:
-                await self._write(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
+                await self._out.go_on()
             self._http.receive_data(await self._stream.receive_some(READ_SIZE))
 
     # Answering
 
     async def _watched(self, call: Call, body: bytearray) -> Reply | None:
-        """What the call answers; None if the client hung up first and the call was cancelled for it."""
+        """What the call answers; None if it has sent its answer, or if the client hung up and it was cancelled."""
         reply: Reply | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, nursery.cancel_scope)
-            reply = await call(body)
+            reply = await call(body, self._out)
             nursery.cancel_scope.cancel()
         return reply
 
@@ -178,33 +181,12 @@ class Connection:
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 data = b""
             if not data:
-                self._hung_up = True
+                log.debug("a client hung up on its call")
+                self._out.closing = True
                 call.cancel()
                 return
             ahead += len(data)
             self._http.receive_data(data)
-
-    async def _send(self, reply: Reply, *, last: bool) -> None:
-        headers = list(reply.headers)
-        if isinstance(reply.body, bytes) and reply.status != 204:
-            headers.append(("content-length", str(len(reply.body))))
-        if last:
-            headers.append(("connection", "close"))
-        pending = bytearray(self._bytes(h11.Response(status_code=reply.status, headers=headers)))
-        if not self._bodiless:
-            for piece in (reply.body,) if isinstance(reply.body, bytes) else reply.body:
-                pending += self._bytes(h11.Data(data=piece))
-                if len(pending) >= SEND_SIZE:
-                    await self._stream.send_all(pending)
-                    pending = bytearray()
-        pending += self._bytes(h11.EndOfMessage())
-        await self._stream.send_all(pending)
-
-    async def _write(self, event: h11.Event) -> None:
-        await self._stream.send_all(self._bytes(event))
-
-    def _bytes(self, event: h11.Event) -> bytes:
-        return self._http.send(event) or b""
 
     async def _linger(self) -> None:
         """Let the client read its answer: a socket closed on unread input resets the connection and loses it."""

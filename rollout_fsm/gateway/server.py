@@ -13,10 +13,14 @@ from functools import partial
 import trio
 from attrs import evolve
 
-from rollout_fsm.gateway.chat import ChatRoutes
 from rollout_fsm.gateway.connection import Connection
+from rollout_fsm.gateway.router import Router
+from rollout_fsm.gateway.routes import model_routes
 from rollout_fsm.gateway.shutdown import Shutdown
 from rollout_fsm.gateway.slots import Interceptable, Slot, Slots
+from rollout_fsm.gateway.state import PATH as STATE
+from rollout_fsm.gateway.state import StateDoor, StateDoors, StateRoute
+from rollout_fsm.trace import Trace
 
 log = logging.getLogger("rollout_fsm.gateway")
 
@@ -34,7 +38,9 @@ class Gateway:
         self.url = url
         """Base URL for an OpenAI client on this host (`http://127.0.0.1:PORT/v1`)."""
         self._slots = Slots()
-        self._routes = ChatRoutes(slots=self._slots, max_body=max_body)
+        self._states = StateDoors()
+        routes = (*model_routes(self._slots, nursery), StateRoute(doors=self._states))
+        self._router = Router(routes=routes, max_body=max_body)
         self._shutdown = Shutdown()
         self._nursery = nursery
 
@@ -44,8 +50,12 @@ class Gateway:
     def open_slot(self, session: Interceptable, *, model_name: str = "") -> Slot:
         """A slot for one rollout: its secret, and the URL to use it at. The list of models shows `model_name`."""
         slot = self._slots.open(session, url=self.url, model_name=model_name)
-        slot.answer = partial(self._connection, routes=evolve(self._routes, only=slot))
+        slot.answer = partial(self._connection, router=evolve(self._router, only=slot))
         return slot
+
+    def open_state(self, slot: Slot, trace: Trace) -> StateDoor:
+        """A door to the state of the rollout that has this slot, for its tool servers in other processes."""
+        return self._states.open(slot, trace, url=self.url.removesuffix("/v1") + STATE)
 
     async def serve(self, *listeners: trio.SocketListener) -> None:
         """Accept clients on listening sockets until cancelled, then close these. The connections are the gateway's own.
@@ -54,9 +64,9 @@ class Gateway:
         """
         await trio.serve_listeners(self._connection, list(listeners), handler_nursery=self._nursery)
 
-    async def _connection(self, stream: trio.SocketStream, *, routes: ChatRoutes | None = None) -> None:
+    async def _connection(self, stream: trio.SocketStream, *, router: Router | None = None) -> None:
         try:
-            await Connection(stream, routes or self._routes, self._shutdown).run()
+            await Connection(stream, router or self._router, self._shutdown).run()
         except Exception:  # one client's trouble is never another's
             log.warning("a connection of the gateway failed", exc_info=True)
 

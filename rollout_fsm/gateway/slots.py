@@ -12,7 +12,8 @@ from typing import Protocol
 from attrs import define, field
 
 from rollout_fsm.errors import TurnRefused
-from rollout_fsm.messages import Request, Response
+from rollout_fsm.gateway.turns import Turns
+from rollout_fsm.messages import Deliver, Request, Response
 from rollout_fsm.runtime import Answer
 
 CONCLUDED = "rollout concluded"
@@ -22,8 +23,17 @@ SECRET_BYTES = 32
 class Interceptable(Protocol):
     """What the gateway needs of a session: one turn across the model boundary."""
 
-    async def respond(self, request: Request) -> Response:
-        """Run one turn, committed before it returns. Raises `TurnRefused`, or a failure that `status_of` answers."""
+    async def respond(self, request: Request, *, deliver: Deliver | None = None, keep_answer: bool = False) -> Response:
+        """Run one turn, committed before it returns. Raises `TurnRefused`, or a failure that `status_of` answers.
+
+        `deliver` takes the pieces of the answer while it is made. With `keep_answer` a call that is cancelled once the
+        model has answered returns all the same (L33).
+        """
+        ...
+
+    async def count_tokens(self, request: Request) -> int:
+        """How many tokens a prompt has. Raises as `respond` does."""
+        ...
 
 
 @define(kw_only=True, eq=False)
@@ -39,6 +49,8 @@ class Slot:
     _session: Interceptable | None = field(repr=False)
     answer: Answer | None = field(default=None, repr=False)
     """Serves connections that are made in the rollout's own box: they reach this slot and no other."""
+    turns: Turns = field(factory=Turns, init=False, repr=False)
+    """What clients are waiting for, and what one that tries again is answered with."""
 
     @property
     def closed(self) -> bool:
@@ -46,14 +58,22 @@ class Slot:
         return self._session is None
 
     def close(self) -> None:
-        """End admission and forget the session. Calls in flight go on: they are the session's. Idempotent."""
+        """End admission and forget session and answers. Calls in flight go on: they are the session's. Idempotent."""
         self._session = None
+        self.turns.clear()
 
-    async def respond(self, request: Request) -> Response:
+    async def respond(self, request: Request, *, deliver: Deliver | None) -> Response:
         """Hand one request to the session. Raises `TurnRefused` once the slot is closed, and what the session does."""
+        return await self._open().respond(request, deliver=deliver, keep_answer=True)
+
+    async def count_tokens(self, request: Request) -> int:
+        """Have the session count. Raises `TurnRefused` once the slot is closed, and what the session does."""
+        return await self._open().count_tokens(request)
+
+    def _open(self) -> Interceptable:
         if self._session is None:
             raise TurnRefused(CONCLUDED)
-        return await self._session.respond(request)
+        return self._session
 
 
 class Slots:

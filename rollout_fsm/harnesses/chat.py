@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 import trio
 from attrs import define, field
 
+from rollout_fsm.function_tool import FunctionTool, told
 from rollout_fsm.harness import Exchange, Harness, HarnessSession
-from rollout_fsm.harnesses.function_tool import ArgumentsError, FunctionTool
+from rollout_fsm.harnesses.served_tools import ServedTools
 from rollout_fsm.machine.exact import suggestion
 from rollout_fsm.messages import Message, Request, SystemMessage, ToolCall, ToolMessage
 
@@ -26,6 +27,11 @@ def _tools(functions: Iterable[Callable[..., object]]) -> dict[str, FunctionTool
     return tools
 
 
+def _positive(_harness: object, _field: object, value: float) -> None:
+    if not value > 0:
+        raise ValueError(f"tool_timeout must be a number of seconds above 0, not {value!r}")
+
+
 def _at_least_one(_harness: object, _field: object, value: int) -> None:
     if type(value) is not int or value < 1:
         raise ValueError(f"max_parallel must be a whole number of at least 1, not {value!r}")
@@ -35,20 +41,25 @@ def _at_least_one(_harness: object, _field: object, value: int) -> None:
 class ChatHarness(Harness):
     """A chat loop with tools: `ChatHarness([search, add])`.
 
-    `tools` are plain functions, sync or async; the model is shown their names, docstrings and annotations. The calls of
-    one reply are run in order; those of async functions go on side by side, at most `max_parallel` calls at once. A
-    plain function runs inline and must not block. The system prompt comes first, and the conversation goes on from
-    segment to segment. Needs no gateway.
+    `tools` are plain functions, sync or async; the model is shown their names, docstrings and annotations. It is shown
+    the tools of the rollout's tool servers too, under their own names; where two have one name, those of servers are
+    called `server__tool`. The calls of one reply are run in order; those of async functions and of tool servers go on
+    side by side, at most `max_parallel` calls at once. A plain function runs inline and must not block. A tool server
+    has `tool_timeout` seconds to answer a call (its own bound is usually shorter). The system prompt comes first, and
+    the conversation goes on from segment to segment. Needs no gateway.
     """
 
     tools: dict[str, FunctionTool] = field(default=(), converter=_tools)
     max_parallel: int = field(default=8, kw_only=True, validator=_at_least_one)
+    tool_timeout: float = field(default=600.0, kw_only=True, validator=_positive)
 
     async def open_session(self, exchange: Exchange) -> HarnessSession:
-        """A conversation of its own for each rollout."""
+        """A conversation of its own for each rollout, with the tools of its tool servers. Raises `ToolsetError` for one
+        that cannot be asked for them."""
         system = exchange.system_prompt
         opening: tuple[Message, ...] = exchange.prompt if system is None else (SystemMessage(system), *exchange.prompt)
-        return _ChatSession(self, exchange, opening)
+        served = await ServedTools.open(exchange, taken=self.tools, timeout=self.tool_timeout)
+        return _ChatSession(self, exchange, served, opening)
 
     def __repr__(self) -> str:
         return f"<ChatHarness tools={', '.join(self.tools) or 'none'}>"
@@ -58,18 +69,23 @@ class ChatHarness(Harness):
 class _ChatSession(HarnessSession):
     _harness: ChatHarness
     _exchange: Exchange
+    _served: ServedTools
     _conversation: tuple[Message, ...]
 
     async def run(self, messages: Sequence[Message] | None) -> None:
         """Talk until the model answers without calling a tool."""
         self._conversation += tuple(messages or ())
-        tools = tuple(tool.tool for tool in self._harness.tools.values())
+        tools = (*(tool.tool for tool in self._harness.tools.values()), *self._served.tools)
         while True:
             response = await self._exchange.respond(Request(messages=self._conversation, tools=tools))
             self._conversation += (response.message,)
             if not response.message.tool_calls:
                 return
             self._conversation += await self._results(response.message.tool_calls)
+
+    async def close(self) -> None:
+        """Close the connections to the tool servers."""
+        await self._served.close()
 
     async def _results(self, calls: Sequence[ToolCall]) -> tuple[ToolMessage, ...]:
         """The results of the calls of one reply, in the order of the calls."""
@@ -85,8 +101,8 @@ class _ChatSession(HarnessSession):
         async with trio.open_nursery() as nursery:
             for place, call in enumerate(calls):
                 await places.acquire_on_behalf_of(place)
-                tool = self._harness.tools.get(call.name)
-                if tool is not None and tool.is_async:
+                function = self._harness.tools.get(call.name)
+                if function is None or function.is_async:
                     nursery.start_soon(run, place, call)
                 else:
                     await run(place, call)
@@ -95,19 +111,13 @@ class _ChatSession(HarnessSession):
         )
 
     async def _result(self, call: ToolCall) -> str:
-        tools = self._harness.tools
-        if call.name not in tools:
-            return f"Error: there is no tool {call.name!r}{suggestion(call.name, tools) if tools else ''}"
+        functions = self._harness.tools
         try:
-            return await tools[call.name].call(call.arguments)
-        except ArgumentsError as error:
-            return f"Error: {error}"
+            if call.name in functions:
+                return await functions[call.name].call(call.arguments)
+            if call.name in self._served.names:
+                return await self._served.call(call)
         except Exception as error:  # noqa: BLE001  (a tool may raise anything, and the model is told)
-            return _told(error)
-
-
-def _told(error: Exception) -> str:
-    try:
-        return f"Error: {type(error).__name__}: {error}".removesuffix(": ")
-    except Exception:  # noqa: BLE001  (a message that cannot be shown)
-        return f"Error: {type(error).__name__}"
+            return told(error)
+        known = [*functions, *self._served.names]
+        return f"Error: there is no tool {call.name!r}{suggestion(call.name, known) if known else ''}"

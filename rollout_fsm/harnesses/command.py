@@ -10,7 +10,7 @@ from rollout_fsm.errors import HarnessError
 
 __all__ = ["PLACEHOLDERS", "command", "fill", "placeholders", "program_name", "transportable"]
 
-PLACEHOLDERS = ("python", "prompt", "prompt_file", "conversation", "endpoint", "secret", "model")
+PLACEHOLDERS = ("python", "prompt", "prompt_file", "conversation", "endpoint", "secret", "model", "mcp_config")
 """What may stand in braces; any other text in braces stands for itself, so that JSON can be an argument."""
 
 LONGEST = 128 * 2**10 - 1

@@ -30,7 +30,7 @@ File: TypeAlias = Path | bytes | str
 FOLDER = ".rollout"
 """The folder in the workspace in which a rollout's conversation is; each rollout has a folder of its own there."""
 
-OWN = ("OPENAI_BASE_URL", "OPENAI_API_KEY")
+OWN = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
 """Variables that are the way to the model, which is the engine's to set."""
 
 
@@ -59,16 +59,18 @@ class ProgramHarness(Harness):
 
     `argv`: a list, or a text that is split as a shell would (no shell runs it). Placeholders in it and in the values of
     `env`: `{python}` (this interpreter), `{prompt}`, `{prompt_file}` (a file with it), `{conversation}` (a JSON file
-    with the whole conversation as OpenAI messages, system prompt first), `{endpoint}`, `{secret}`, `{model}`. A prompt
-    put into the text of a shell command would be run as one: give it to the shell as an argument of its own.
+    with the whole conversation as OpenAI messages, system prompt first), `{mcp_config}` (a JSON file that names the
+    rollout's tool servers, as agent programs take it), `{endpoint}`, `{secret}`, `{model}`. A prompt put into the text
+    of a shell command would be run as one: give it to the shell as an argument of its own.
 
     `prompt`: how the text of the user's messages is handed over: as an argument, on standard input, or in a file. Where
     `argv` names none of the three placeholders, it or the file's path is the last argument. A prompt with other than
     text of the user's (images, examples of replies) needs `{conversation}`.
 
-    Variables, beside those of the runtime: OPENAI_BASE_URL and OPENAI_API_KEY (the rollout's own way to the model),
-    OPENAI_MODEL, ROLLOUT_CONVERSATION (as `{conversation}`), ROLLOUT_SYSTEM_PROMPT if there is one, and
-    ROLLOUT_TOOL_URLS if there are tool servers (a JSON object of names and URLs); then `env`.
+    Variables, beside those of the runtime: OPENAI_BASE_URL, OPENAI_API_KEY, ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY
+    (the rollout's own way to the model), OPENAI_MODEL, ROLLOUT_CONVERSATION (as `{conversation}`),
+    ROLLOUT_SYSTEM_PROMPT if there is one, and if there are tool servers ROLLOUT_MCP_CONFIG (as `{mcp_config}`) and
+    ROLLOUT_TOOL_URLS (a JSON object of names and URLs); then `env`.
 
     `files`: place in the workspace → a file or a folder of this machine (`Path`), or the content itself; copied at
     setup, without permissions. `multi_turn`: the program can go on with a conversation; it is then run again for each
@@ -136,6 +138,7 @@ class _ProgramSession(HarnessSession):
             "python": sys.executable,
             "prompt_file": f"{files}/prompt-{self._runs}.txt",
             "conversation": f"{files}/conversation-{self._runs}.json",
+            "mcp_config": f"{files}/mcp.json",
             "endpoint": exchange.endpoint,
             "secret": exchange.secret,
             "model": model if isinstance(model := exchange.trace.agent.config.get("model"), str) else "",
@@ -147,6 +150,8 @@ class _ProgramSession(HarnessSession):
             await exchange.runtime.write(values["prompt_file"], values["prompt"])
         conversation = json.dumps([render_message(message) for message in self._conversation(new, first)])
         await exchange.runtime.write(values["conversation"], conversation)
+        if exchange.tool_urls or "mcp_config" in wanted:
+            await exchange.runtime.write(values["mcp_config"], _mcp_config(exchange.tool_urls))
         return await self._launch(
             [
                 self._filled(item, values, "the prompt as an argument" if "{prompt}" in item else "an argument")
@@ -190,6 +195,7 @@ class _ProgramSession(HarnessSession):
             env["ROLLOUT_SYSTEM_PROMPT"] = exchange.system_prompt
         if exchange.tool_urls:
             env["ROLLOUT_TOOL_URLS"] = json.dumps(dict(exchange.tool_urls))
+            env["ROLLOUT_MCP_CONFIG"] = values["mcp_config"]
         env |= {name: self._filled(value, values, f"the variable {name}") for name, value in harness.env.items()}
         if "ROLLOUT_SYSTEM_PROMPT" in env:
             transportable(
@@ -197,7 +203,12 @@ class _ProgramSession(HarnessSession):
                 f"{harness.name}: the system prompt, which goes into ROLLOUT_SYSTEM_PROMPT,",
                 "it is also the first message of {conversation}: env={'ROLLOUT_SYSTEM_PROMPT': ''} leaves it out here",
             )
-        return env | {"OPENAI_BASE_URL": exchange.endpoint, "OPENAI_API_KEY": exchange.secret}
+        return env | {
+            "OPENAI_BASE_URL": exchange.endpoint,
+            "OPENAI_API_KEY": exchange.secret,
+            "ANTHROPIC_BASE_URL": exchange.endpoint.removesuffix("/v1"),  # its clients add the version themselves
+            "ANTHROPIC_API_KEY": exchange.secret,
+        }
 
     def _filled(self, text: str, values: Mapping[str, str], what: str) -> str:
         return transportable(
@@ -211,6 +222,11 @@ class _ProgramSession(HarnessSession):
             return await self._exchange.runtime.run(argv, env=env, input=input)
         except (FileNotFoundError, PermissionError) as error:
             raise HarnessError(f"{self._harness.name}: the program {argv[0]!r} cannot be run: {error}") from error
+
+
+def _mcp_config(tool_urls: Mapping[str, str]) -> str:
+    """The tool servers in the form that agent programs read."""
+    return json.dumps({"mcpServers": {name: {"type": "http", "url": url} for name, url in tool_urls.items()}})
 
 
 def _is_text(message: Message) -> bool:

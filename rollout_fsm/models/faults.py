@@ -34,6 +34,25 @@ _HINTS: Mapping[int, str] = {
     405: "check the base URL (most end in /v1)",
     429: "run fewer rollouts at once, or let the harness retry",
 }
+_NUMBERS: Mapping[str, int] = {
+    "context_length_exceeded": 400,
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "insufficient_quota": 429,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""The HTTP statuses of OpenAI's and Anthropic's words, for complaints that come without one, inside a stream say."""
+
 _DEPTH = 4
 _STATUS = re.compile(r"[45][0-9][0-9]")
 
@@ -66,6 +85,9 @@ def complaint_in(body: Mapping[str, JSON]) -> Complaint | None:
     """
     if body.get("error") or body.get("object") == "error" or body.get("type") == "error":
         return complained(dict(body))
+    if body.get("type") == "response.failed":
+        response = body.get("response")
+        return complained(response.get("error") if isinstance(response, dict) else dict(body))
     choices = body.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     if isinstance(first, dict) and first.get("error"):
@@ -95,7 +117,9 @@ def odd_answer(what: str, *, url: str, complaint: Complaint | None = None, body:
     """An answer with a good status that is none: a complaint inside it, not JSON, not the format, or broken off."""
     if complaint is not None:
         codes = f" ({', '.join(complaint.codes)})" if complaint.codes else ""
-        return _typed(f"{shown_url(url)}: {what}{codes}: {capped(complaint.text)}", complaint, complaint.number)
+        meant = (_NUMBERS[code] for code in complaint.codes if code in _NUMBERS)
+        status = next(meant, None) if complaint.number is None else complaint.number
+        return _typed(f"{shown_url(url)}: {what}{codes}: {capped(complaint.text)}", complaint, status)
     first = (
         "" if body is None else f"; it begins {body[:FIRST_BYTES]!r} ({len(body)} bytes)" if body else "; it is empty"
     )

@@ -16,7 +16,7 @@ import trio
 from attrs import define, field
 
 from rollout_fsm.errors import ProviderError
-from rollout_fsm.messages import Request, Response, Sampling
+from rollout_fsm.messages import Deliver, Request, Response, Sampling
 from rollout_fsm.model import Model
 from rollout_fsm.models.openai import OpenAIModel
 
@@ -144,9 +144,16 @@ class LocalModel(Model):
 
     async def respond(self, request: Request, sampling: Sampling) -> Response:
         """Answer a conversation. Raises `ProviderError`, also when the model isn't entered."""
+        return await self._loaded().respond(request, sampling)
+
+    async def stream_response(self, request: Request, sampling: Sampling, deliver: Deliver) -> Response:
+        """As `respond`, with the answer's pieces told as they come."""
+        return await self._loaded().stream_response(request, sampling, deliver)
+
+    def _loaded(self) -> OpenAIModel:
         if self._asked is None:
             raise ProviderError(f"the local model {self.name!r} is not loaded: use it inside `async with`")
-        return await self._asked.respond(request, sampling)
+        return self._asked
 
     async def _start(self) -> None:
         weights = self._found()

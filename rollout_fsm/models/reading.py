@@ -2,16 +2,15 @@
 
 The client library's iterators are nested generators that do not close each other: one that is left between two pieces
 stays open until the garbage collector finds it, which trio reports. So an iteration is never left there. What wants to
-leave early cancels the next wait instead, which ends every generator on the way out.
+leave early, a failure or a cancellation while a piece is passed on, cancels the next wait instead, which ends every
+generator on the way out.
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import httpx2
 import trio
-
-from rollout_fsm.errors import ProviderError
 
 __all__ = ["ENCODINGS", "read"]
 
@@ -22,22 +21,22 @@ PARTING = 0.5
 """Seconds given to the end of an answer after its last word, so that its connection can serve again."""
 
 
-async def read(answer: httpx2.Response, take: Callable[[bytes], bool]) -> None:
+async def read(answer: httpx2.Response, take: Callable[[bytes], Awaitable[bool]]) -> None:
     """Hand each piece to `take` until it says that this was enough, or the answer ends.
 
     Raises what `take` raises, and `httpx2.RequestError` when the connection breaks before there was enough.
     """
     decode = _decoder(answer)
     enough = False
-    fault: ProviderError | httpx2.DecodingError | None = None
+    fault: BaseException | None = None
     with trio.CancelScope() as parting:
         try:
             async for piece in answer.aiter_raw():
                 if enough:
                     continue
                 try:
-                    enough = take(decode(piece))
-                except (ProviderError, httpx2.DecodingError) as error:
+                    enough = await take(decode(piece))
+                except BaseException as error:  # noqa: BLE001  (raised below)
                     fault, enough = error, True
                     parting.cancel()
                 if enough:

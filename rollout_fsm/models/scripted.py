@@ -7,7 +7,7 @@ reply.
 
 import copy
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias, cast
 
 import trio
@@ -15,13 +15,26 @@ from attrs import define, evolve, field
 
 from rollout_fsm.errors import ProviderError
 from rollout_fsm.foreign import ask
-from rollout_fsm.messages import AssistantMessage, Message, Request, Response, Sampling, Usage
+from rollout_fsm.messages import (
+    AssistantMessage,
+    Deliver,
+    Delta,
+    Message,
+    Request,
+    Response,
+    Sampling,
+    ToolCallDelta,
+    Usage,
+)
 from rollout_fsm.model import Model
 
-__all__ = ["ScriptedModel", "count_tokens", "count_usage"]
+__all__ = ["ScriptedModel", "count_tokens", "count_usage", "pieces"]
 
 Reply: TypeAlias = str | Response
 Script: TypeAlias = Callable[[Request], Reply | Awaitable[Reply]] | Sequence[Reply | Exception]
+
+PIECES = 4
+"""In how many pieces a streamed answer tells a text."""
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -42,6 +55,23 @@ def count_tokens(*messages: Message) -> int:
 def count_usage(request: Request, response: Response) -> Usage:
     """The tokens of a call by `count_tokens`: the whole conversation as prompt, the reply as completion."""
     return Usage(prompt_tokens=count_tokens(*request.messages), completion_tokens=count_tokens(response.message))
+
+
+def pieces(message: AssistantMessage) -> Iterator[Delta]:
+    """A reply as a stream would tell it: hidden reasoning, text, tool calls, each in a few pieces."""
+    for text in _cut(message.reasoning_content or ""):
+        yield Delta(reasoning=text)
+    for text in _cut(message.text):
+        yield Delta(content=text)
+    for index, call in enumerate(message.tool_calls):
+        yield Delta(tool_calls=(ToolCallDelta(index=index, id=call.id, name=call.name, type=call.type),))
+        for text in _cut(call.arguments):
+            yield Delta(tool_calls=(ToolCallDelta(index=index, arguments=text, type=call.type),))
+
+
+def _cut(text: str) -> Iterator[str]:
+    size = max(-(-len(text) // PIECES), 1)
+    return (text[start : start + size] for start in range(0, len(text), size))
 
 
 def _is_script(_model: object, _field: object, script: Script) -> None:
@@ -75,6 +105,17 @@ class ScriptedModel(Model):
         if reply.usage is None and self.usage is not None:
             reply = evolve(reply, usage=self.usage(request, reply))
         return reply
+
+    async def stream_response(self, request: Request, sampling: Sampling, deliver: Deliver) -> Response:
+        """As `respond`; the answer is told in a few pieces."""
+        response = await self.respond(request, sampling)
+        for piece in pieces(response.message):
+            await deliver(piece)
+        return response
+
+    async def count_tokens(self, request: Request) -> int:
+        """Tokens of the conversation, counted as its usage is."""
+        return count_tokens(*request.messages)
 
     async def _reply(self, request: Request, depth: int) -> Reply:
         if callable(self.script):

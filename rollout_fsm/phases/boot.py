@@ -19,12 +19,14 @@ async def boot(world: World) -> Outcome:
     world.calling(SandboxError, "starting the runtime")
     if isinstance(plan.runtime, Runtime):
         world.runtime, called = plan.runtime, _name(plan.runtime)
+        _restrict(world, plan.runtime)
     else:
         runtime = plan.runtime(name)
         if not isinstance(runtime, Runtime):
             raise TypeError(f"the runtime factory returned {type(runtime).__name__}; it makes a Runtime from its name")
         called = _name(runtime)
         world.runtime = runtime
+        _restrict(world, runtime)
         if world.keeper is not None:
             await world.keeper.acquiring(runtime, called)
         _hold(world, runtime, called)
@@ -38,6 +40,18 @@ async def boot(world: World) -> Outcome:
     if isinstance(harness, dict):
         harness["runtime"] = kind  # readers of the verifiers schema know no runtimes but their own
     return Outcome(trigger="booted")
+
+
+def _restrict(world: World, runtime: Runtime) -> None:
+    """Give the runtime the task's network policy, before anything of it is started."""
+    policy = world.plan.task.network
+    if policy is None:
+        return
+    world.calling(SandboxError, "restricting the runtime to the task's network policy")
+    said: object = runtime.restrict(policy)  # type: ignore[func-returns-value]
+    if said is not None:
+        raise TypeError(f"restrict() of {type(runtime).__name__} returned {type(said).__name__}; it returns nothing")
+    world.calling(SandboxError, "starting the runtime")
 
 
 def take_over(world: World, runtime: Runtime) -> None:

@@ -17,7 +17,7 @@ async def score(world: World) -> Outcome:
         hooks=plan.hooks,
         harness_metrics=plan.harness_metrics,
     )
-    judges, faults = judge_signals(plan.task, plan.judges, trace, plan.services.enter)
+    judges, faults = judge_signals(plan.task, plan.judges, trace, plan.services)
     scoring = Scoring(trace, [*declared, *judges])
     scoring.failures += faults
     world.standing, world.lost = scoring.failures, scoring.lost

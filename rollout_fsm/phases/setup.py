@@ -36,22 +36,33 @@ async def setup(world: World) -> Outcome:
     assert world.gate is not None
     session = world.session = Session(plan, trace, world.clock, runtime, world.gate, world.activity_changed)
     slot = plan.services.open_slot(session, model_name=plan.model_name)
+    state = plan.services.open_state(slot, trace)
 
     async def close_slot() -> None:
         slot.close()
+        state.close()
 
     world.hold("close", "interception slot", close_slot)
 
     routes = [Route(slot.url, slot.answer)] if slot.url else []
-    context = RolloutContext(task=plan.task, trace=trace, runtime=runtime)
+    here: dict[str, str] = {}
     for name, toolset in toolsets.items():
         world.calling(ToolsetError, f"starting tool server {name!r}", SHARED)
+        context = RolloutContext(
+            task=plan.task,
+            trace=trace,
+            runtime=runtime,
+            state_url=state.url,
+            state_secret=state.secret,
+            serve=partial(_serve, world, name),
+        )
         url = await call(toolset.start, context)
         world.hold("close", f"tool server {name!r}", partial(call, toolset.stop))
         await world.proceed()
         if not isinstance(url, str):
             raise TypeError(f"its start() returned {type(url).__name__}; it returns a URL as text")
         routes.append(url if isinstance(url, Route) else Route(url))
+        here[name] = url
         world.tool_urls[name] = _reachable(world, f"tool server {name!r}", url)
 
     world.calling(SandboxError, "applying the network policy", SHARED)
@@ -74,7 +85,9 @@ async def setup(world: World) -> Outcome:
         endpoint=endpoint,
         secret=slot.secret,
         tool_urls=dict(world.tool_urls),
+        local_tool_urls=here,
         trace=trace,
+        hosting=plan.services.hosting,
         respond=session.respond,
         remaining=lambda: agent.left,
     )
@@ -84,6 +97,13 @@ async def setup(world: World) -> Outcome:
     world.harness_session = harness_session
     world.hold("close", "harness session", partial(call, harness_session.close))
     return Outcome(trigger="ready")
+
+
+async def _serve(world: World, name: str, toolset: Toolset, context: RolloutContext) -> str:
+    """Serve tools with a server of the engine's, which is stopped after the toolset (L8)."""
+    server = await world.plan.services.serve_tools(toolset, context)
+    world.hold("close", f"tool server {name!r}", server.stop)
+    return server.url
 
 
 def _reachable(world: World, what: str, url: str) -> str:

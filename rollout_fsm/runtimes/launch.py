@@ -46,21 +46,29 @@ def explain(error: OSError, argv: Sequence[str], env: Mapping[str, str], workspa
             f"runtime {runtime} cannot run {program!r}: its workspace {workspace} is gone or closed ({error})"
         )
     places = _places(program, env, workspace)
-    present = [place for place in places if place.is_file()]
-    if error.errno == errno.ENOENT and present:
+    present = next((place for place in places if place.is_file()), None)
+    return unrunnable(error.errno or 0, program, env, runtime, place=places[0], present=present)
+
+
+def unrunnable(
+    number: int, program: str, env: Mapping[str, str], runtime: str, *, place: Path, present: Path | None
+) -> Exception:
+    """The exception for a program that could not be executed: `number` is the errno, `place` where it was looked for
+    first, `present` the first file that was found under its name.
+    """
+    if number == errno.ENOENT and present:
         return FileNotFoundError(
-            error.errno, f"the program {present[0]} is there, but the interpreter that it asks for is not", program
+            number, f"the program {present} is there, but the interpreter that it asks for is not", program
         )
-    if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        where = f"its PATH {env.get('PATH', '')!r}" if os.sep not in program else str(places[0])
+    if number in (errno.ENOENT, errno.ENOTDIR):
+        where = f"its PATH {env.get('PATH', '')!r}" if os.sep not in program else str(place)
         return FileNotFoundError(errno.ENOENT, f"no such program in runtime {runtime}, looked in {where}", program)
-    if error.errno == errno.EACCES:
+    if number == errno.EACCES:
         what = "is not executable" if present else "is not a file that can be run"
-        place = present[0] if present else places[0]
         return PermissionError(
-            error.errno, f"{place} in runtime {runtime} {what}; chmod +x it, or name its interpreter", program
+            number, f"{present or place} in runtime {runtime} {what}; chmod +x it, or name its interpreter", program
         )
-    return SandboxError(f"runtime {runtime} could not start {program!r}: {error.strerror} (errno {error.errno})")
+    return SandboxError(f"runtime {runtime} could not start {program!r}: {os.strerror(number)} (errno {number})")
 
 
 def _places(program: str, env: Mapping[str, str], workspace: Path) -> list[Path]:

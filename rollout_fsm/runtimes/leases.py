@@ -1,5 +1,5 @@
-"""What another process needs to know of a `LocalRuntime` whose own process has died: where its folder is, and what its
-programs bear in their environment.
+"""What another process needs to know of a box whose own process has died: where its folder is, and what its programs
+bear in their environment.
 
 Both are chosen before anything is made, and both contain a token that nobody else picks, so that whatever is found by
 them is the box's. The invariant: a lease that was made on another machine, or that somebody made up, leads to nothing.
@@ -12,8 +12,9 @@ import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any, ClassVar, Self
 
-from attrs import asdict, field, frozen, validators
+from attrs import field, frozen, validators
 
 from rollout_fsm.errors import SandboxError
 from rollout_fsm.exact_json import FormatError, exact_converter, structured
@@ -27,10 +28,14 @@ IN_NAME = 16
 
 
 @frozen(kw_only=True)
-class LocalLease:
-    """The lease of a `LocalRuntime`."""
+class FolderLease:
+    """The lease of a box that is a folder of this machine, and processes."""
+
+    KIND: ClassVar[str] = "runtime"
+    """What it is the lease of, for messages."""
 
     workspace: str
+    """The folder."""
     token: str = field(validator=validators.matches_re("[0-9a-f]{32}"))
     machine: str
     """Which machine: what is at a path of another one is not looked at."""
@@ -62,31 +67,41 @@ class LocalLease:
 
     def to_json(self) -> dict[str, JSON]:
         """The lease as JSON."""
-        return asdict(self)
+        written: dict[str, JSON] = _CONVERTER.unstructure(self)
+        return written
+
+    def require_here(self) -> None:
+        """Raises `SandboxError` for a box of another machine, which cannot be removed from here."""
+        if not self.here:
+            raise SandboxError(
+                f"the box in {self.workspace} is on the machine {self.machine!r} and cannot be removed from here: "
+                f"end its processes and remove the folder there"
+            )
 
     @classmethod
-    def new(cls, name: str, *, cap: int, grace: float, read_cap: int) -> "LocalLease":
-        """Of a box that is to be made here. Raises `OSError` where there is no folder for temporary files."""
+    def new(cls, name: str, **settings: Any) -> Self:
+        """Of a box that is to be made here, with the rest of its fields. Raises `OSError` where there is no folder for
+        temporary files.
+        """
         token = secrets.token_hex(16)
         prefix = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:LONGEST_NAME]
         workspace = Path(tempfile.gettempdir()).resolve() / f"{prefix}-{token[:IN_NAME]}"
-        return cls(
-            workspace=str(workspace),
-            token=token,
-            machine=machine(),
-            boot=boot(),
-            cap=cap,
-            grace=grace,
-            read_cap=read_cap,
-        )
+        return cls(workspace=str(workspace), token=token, machine=machine(), boot=boot(), **settings)
 
     @classmethod
-    def from_json(cls, lease: Mapping[str, JSON]) -> "LocalLease":
+    def from_json(cls, lease: Mapping[str, JSON]) -> Self:
         """The lease that JSON says. Raises `SandboxError` for one that is none."""
         try:
-            return structured(_CONVERTER, dict(lease), cls, "this is no lease of a LocalRuntime")
+            return structured(_CONVERTER, dict(lease), cls, f"this is no lease of a {cls.KIND}")
         except FormatError as error:
             raise SandboxError(str(error)) from None
+
+
+@frozen(kw_only=True)
+class LocalLease(FolderLease):
+    """The lease of a `LocalRuntime`."""
+
+    KIND = "LocalRuntime"
 
 
 @cache

@@ -113,11 +113,7 @@ class LocalRuntime(Runtime):
         """
         await trio.lowlevel.checkpoint()
         known = LocalLease.from_json(lease)
-        if not known.here:
-            raise SandboxError(
-                f"the box in {known.workspace} is on the machine {known.machine!r} and cannot be removed from here: "
-                f"end its processes and remove the folder there"
-            )
+        known.require_here()
         left = cls._of(os.path.basename(known.workspace), known)
         left._find()
         with trio.CancelScope(shield=True):
@@ -250,25 +246,26 @@ class LocalRuntime(Runtime):
         link or ".."), EFBIG where the file is longer than `read_cap`. What is outside has to be named by its own
         absolute path.
         """
-        root, workspace = self._descriptor()
-        with _closing(root):
-            return await trio.to_thread.run_sync(
-                files.read, root, workspace, path, self.read_cap, limiter=file_limiter()
-            )
+        with self._area() as area:
+            return await trio.to_thread.run_sync(files.read, area, path, self.read_cap, limiter=file_limiter())
 
     async def write(self, path: str, data: bytes | str) -> None:
         """Create or replace a regular file, its folders too; paths are those of `read`."""
         content = data.encode() if isinstance(data, str) else data
-        root, workspace = self._descriptor()
-        with _closing(root):
-            await trio.to_thread.run_sync(files.write, root, workspace, path, content, limiter=file_limiter())
+        with self._area() as area:
+            await trio.to_thread.run_sync(files.write, area, path, content, limiter=file_limiter())
 
-    def _descriptor(self) -> tuple[int, Path]:
+    @contextmanager
+    def _area(self) -> Iterator[files.Area]:
         """The workspace, opened for one use: a stop that comes meanwhile closes another descriptor."""
         workspace = self.workspace
         if self._root is None:
             raise SandboxError(f"runtime {self.name} has no workspace: its start failed")
-        return os.dup(self._root), workspace
+        root = os.dup(self._root)
+        try:
+            yield files.Area(workspace=workspace, folders={workspace: root}, outside=True)
+        finally:
+            os.close(root)
 
     async def prepare_execution(self, routes: Sequence[str]) -> None:
         """Begin the execution: programs run from now on are the harness's (L13). No network policy is applied."""
@@ -278,11 +275,3 @@ class LocalRuntime(Runtime):
     def __repr__(self) -> str:
         state = "stopped" if self._stopped else "not started" if self._workspace is None else f"in {self._workspace}"
         return f"<LocalRuntime {self.name!r} {state}, {self._programs.running} programs>"
-
-
-@contextmanager
-def _closing(descriptor: int) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        os.close(descriptor)

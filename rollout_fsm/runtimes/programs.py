@@ -6,15 +6,11 @@ waited for under a shield that is bounded. A run that the program's own exit end
 started (L13). The table of processes is read in a thread.
 """
 
-import fcntl
 import logging
 import math
-import os
 import signal
-import struct
 import subprocess
 import sys
-import termios
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,14 +23,13 @@ from trio.lowlevel import FdStream
 from rollout_fsm.errors import SandboxError
 from rollout_fsm.runtime import ProgramResult
 from rollout_fsm.runtimes import launch
+from rollout_fsm.runtimes.conversation import converse, read_what_is_there
 from rollout_fsm.runtimes.looks import looks
 from rollout_fsm.runtimes.output import HeadTail
 from rollout_fsm.runtimes.processes import Box, Strike, group_exists
 from rollout_fsm.runtimes.table import Process
 from rollout_fsm.runtimes.threads import file_limiter
 
-CHUNK = 65536
-"""Bytes read at once."""
 DRAIN = 0.1
 """Seconds after a program's exit in which what it left behind may still write to its output."""
 PATIENCE = 5.0
@@ -92,11 +87,11 @@ class Programs:
             if self.closed:
                 raise SandboxError(f"runtime {self.runtime} was stopped while {argv[0]!r} was being started")
             with trio.move_on_after(math.inf if timeout is None else timeout):
-                await _converse(process, data, pipes)
+                await converse(process.wait, process.stdin, data, pipes, drain=DRAIN)
             exited = process.returncode is not None
             if exited:
                 for pipe, buffer in pipes:
-                    _read_what_is_there(pipe, buffer)
+                    read_what_is_there(pipe, buffer)
         finally:
             await self._let_go(serial, process, exited=exited)
         if self.closed:
@@ -212,40 +207,3 @@ def pids(processes: Sequence[Process]) -> str:
     """Processes for a message: `process 7`, `processes 7, 9`."""
     numbers = ", ".join(str(process.pid) for process in processes)
     return f"process {numbers}" if len(processes) == 1 else f"processes {numbers}"
-
-
-async def _converse(process: trio.Process, data: bytes | None, pipes: Sequence[tuple[FdStream, HeadTail]]) -> None:
-    """Feed and read a program until it exits, then go on reading until its pipes end, at most for `DRAIN`.
-
-    What it left behind may hold them open for ever, and may keep from reading what it was to be fed.
-    """
-    async with trio.open_nursery() as nursery:
-        if process.stdin is not None:
-            nursery.start_soon(_feed, process.stdin, data or b"")
-        async with trio.open_nursery() as readers:
-            for pipe, buffer in pipes:
-                readers.start_soon(_read, pipe, buffer)
-            await process.wait()
-            readers.cancel_scope.deadline = trio.current_time() + DRAIN
-        nursery.cancel_scope.cancel()
-
-
-async def _feed(stdin: trio.abc.SendStream, data: bytes) -> None:
-    async with stdin:
-        try:
-            await stdin.send_all(data)
-        except trio.BrokenResourceError:
-            return  # the program wants no more of it, which is its right
-
-
-async def _read(pipe: FdStream, buffer: HeadTail) -> None:
-    while chunk := await pipe.receive_some(CHUNK):
-        buffer.feed(chunk)
-
-
-def _read_what_is_there(pipe: FdStream, buffer: HeadTail) -> None:
-    """Read the bytes that a pipe holds at this moment, without waiting: a program's last words are among them."""
-    (there,) = struct.unpack("i", fcntl.ioctl(pipe.fileno(), termios.FIONREAD, struct.pack("i", 0)))
-    while there > 0 and (chunk := os.read(pipe.fileno(), min(there, CHUNK))):
-        buffer.feed(chunk)
-        there -= len(chunk)

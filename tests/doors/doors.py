@@ -182,6 +182,11 @@ DOORS = (
     ),
     look("runtime.name", "Runtime.name", "booting", "SandboxError", "starting the runtime", refuses=all_but("text")),
     look(
+        "runtime.restrict", "Runtime.restrict", "booting", "SandboxError",
+        "restricting the runtime to the task's network policy", wrong="restrict() of HouseRuntime returned",
+        refuses=all_but("None"),
+    ),
+    look(
         "runtime.lease", "Runtime.lease", "booting", "SandboxError", "starting the runtime", scene="kept",
         refuses=all_but("None"),
     ),
@@ -339,9 +344,10 @@ NO_DOORS = {
     "Runtime.run": "for harnesses and tasks: the engine runs no program",
     "Runtime.read": "for harnesses and tasks: the engine reads no file",
     "Runtime.write": "for harnesses and tasks: the engine writes no file",
-    "Runtime.restrict": "the engine hands no policy to a runtime yet",
     "Model.stream_response": "called in the place of respond, where a harness wants a stream (tests/test_streaming.py)",
     "Model.count_tokens": "called in no turn, where a harness asks (tests/test_streaming.py)",
+    "Judge.model": "held, and entered as every model is (tests/judges)",
+    "Toolset.tool_timeout": "a number, read where the contract's own start serves it (tests/toolsets)",
     "Task.opening": "the contract's own reading of the prompt; not for overriding",
     "Task.hash": "the contract's own content hash; not for overriding",
 }

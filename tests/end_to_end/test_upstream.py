@@ -73,12 +73,14 @@ FAULTS: Mapping[str, Case] = {
     "no JSON": Case(behaviour=answers(b"hello", content_type="text/plain"), words="the answer is not JSON"),
     "other JSON": Case(behaviour=answers({"four": 4}), words="the answer is no chat completion"),
     "nothing": Case(behaviour=answers(b""), words="it is empty"),
-    "an error with a good status": Case(behaviour=answers(complaint("sorry")), words="sorry"),
+    "an error with a good status": Case(behaviour=answers(complaint("sorry")), words="sorry", status=500, tells=500),
     "closes at once": Case(behaviour=closes(), words="the connection broke"),
     "closes mid-body": Case(behaviour=closes(half(completion())), words="the connection broke"),
     "resets": Case(behaviour=resets(), words="the connection broke"),
     "streams garbage": Case(behaviour=streams("{no json"), words="no JSON object", stream=True),
-    "streams an error": Case(behaviour=streams(chunk("fo"), complaint("overloaded")), words="overloaded", stream=True),
+    "streams an error": Case(
+        behaviour=streams(chunk("fo"), complaint("overloaded")), words="overloaded", status=500, stream=True, tells=500
+    ),
     "closes mid-stream": Case(
         behaviour=closes(STREAM_HEAD + piece(chunk("fo"))), words="the connection broke", stream=True
     ),

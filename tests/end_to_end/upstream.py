@@ -1,12 +1,15 @@
-"""An upstream that is the example's model behind HTTP, and ways to misbehave that are chosen by what is asked."""
+"""An upstream that is some model behind HTTP, in any of the dialects, and ways to misbehave that are chosen by what is
+asked."""
 
+import json
 from collections.abc import Mapping
 
 import trio
 
-from rollout_fsm import OverlongPromptError, ProviderError, Sampling
+from rollout_fsm import Model, OverlongPromptError, ProviderError, Sampling
 from rollout_fsm.example import example_model
-from rollout_fsm.gateway.dialects.chat import parse_request, render_chunks, render_response
+from rollout_fsm.gateway.dialects import DIALECTS
+from rollout_fsm.gateway.reply import events
 from tests.models.misbehaving import Behaviour, Heard, Server, answers, streams
 
 TOO_LONG = {
@@ -25,23 +28,27 @@ def complaint(message: str) -> dict[str, object]:
     return {"error": {"message": message, "type": "server_error", "param": None, "code": None}}
 
 
-def clever(*, streamed: bool = False) -> Behaviour:
-    """Answers as the example's model does, over HTTP."""
-    model = example_model()
+def clever(model: Model | None = None, *, streamed: bool | None = None, dialect: str = "chat") -> Behaviour:
+    """Answers as a model does, the example's unless given, over HTTP. `streamed`: as the request wants it unless
+    said."""
+    model, speech = model or example_model(), DIALECTS[dialect]
 
-    async def behave(stream: trio.SocketStream, request: Heard) -> None:
+    async def behave(stream: trio.SocketStream, heard: Heard) -> None:
+        body = json.loads(heard.body)
+        request = speech.parse_request(body)
         try:
-            response = await model.respond(parse_request(request.json), Sampling())  # type: ignore[arg-type]
+            response = await model.respond(request, Sampling())
         except OverlongPromptError:
             answer = answers(TOO_LONG, status=400)
         except ProviderError as error:
             answer = answers(complaint(str(error)), status=error.status_code or 500)
         else:
-            if streamed:
-                answer = streams(*render_chunks(response, model="m-1", created=1, include_usage=True))
+            if speech.wants_stream(body) if streamed is None else streamed:
+                renderer = speech.renderer(request, model="m-1", created=1)
+                answer = streams(events(renderer.end(response)), done=False)
             else:
-                answer = answers(render_response(response, model="m-1", created=1))
-        await answer(stream, request)
+                answer = answers(speech.render_response(response, request=request, model="m-1", created=1))
+        await answer(stream, heard)
 
     return behave
 

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from rollout_fsm.example.program import LONGEST, calculate, use_tool
+from rollout_fsm.example.calculator import LONGEST, calculate
+from rollout_fsm.example.program import Toolbox
 
 
 @pytest.mark.parametrize(
@@ -57,18 +58,7 @@ def test_anything_else_is_refused_at_once(expression: str, why: str | None) -> N
         calculate(expression)
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "result"),
-    [
-        ("calculator", '{"expression": "1 + 1"}', "2"),
-        ("calculator", '{"expression": "10 / 0"}', "Error: ZeroDivisionError: division by zero"),
-        ("calculator", '{"expression": "2.0 ** 9999"}', "Error: OverflowError: "),
-        ("calculator", '{"expression": 3}', "Error: TypeError: "),
-        ("calculator", '{"formula": "1"}', "Error: KeyError: 'expression'"),
-        ("calculator", "[1]", "Error: TypeError: "),
-        ("calculator", "1 + 1", "Error: JSONDecodeError: "),
-        ("shell", "{}", "Error: there is no tool 'shell'; there is calculator"),
-    ],
-)
-def test_whatever_is_wrong_with_a_call_is_its_result(name: str, arguments: str, result: str) -> None:
-    assert use_tool(name, arguments).startswith(result)
+def test_a_program_without_tool_servers_says_so_to_the_model() -> None:
+    toolbox = Toolbox(None)
+    assert toolbox.offered == []
+    assert toolbox.use("calculator", "{}") == "Error: there is no tool 'calculator'; there is none"

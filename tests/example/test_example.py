@@ -3,17 +3,23 @@
 import ast
 import json
 import sys
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from rollout_fsm import (
+    AssistantMessage,
     ChatHarness,
     LocalRuntime,
     Request,
+    Response,
     ScriptedModel,
     Task,
+    ToolCall,
+    ToolMessage,
+    Toolset,
     Trace,
     UserMessage,
     check_trace,
@@ -98,6 +104,32 @@ async def test_a_run_of_the_example_shows_how_rollouts_end() -> None:
     ]
 
 
+WRONG_CALLS = (
+    ("calculator", '{"expression": "10 / 0"}', "Error: ZeroDivisionError: division by zero"),
+    ("calculator", '{"expression": "2.0 ** 9999"}', "Error: OverflowError: "),
+    ("calculator", '{"expression": 3}', "Error: the argu"),
+    ("calculator", '{"formula": "1"}', "Error: the argu"),
+    ("calculator", "[1]", "Error: the arguments are no JSON object: [1]"),
+    ("calculator", "1 + 1", "Error: the arguments are no JSON: "),
+    ("shell", "{}", "Error: there is no tool 'shell'; there is calculator"),
+    ("calculator", '{"expression": "1 + 1"}', "2"),
+)
+
+
+@pytest.mark.real_time
+async def test_whatever_is_wrong_with_a_call_is_its_result() -> None:
+    calls = [ToolCall(id=str(at), name=name, arguments=given) for at, (name, given, _) in enumerate(WRONG_CALLS)]
+    calling = Response(message=AssistantMessage(tool_calls=calls), finish_reason="tool_calls")
+    async with open_engine() as engine:
+        model = ScriptedModel([calling, "done"])
+        trace = await engine.run(task_named("product"), harness=example_harness(), model=model)
+    assert trace.errors == []
+    told = [node.message.text for node in trace.nodes if isinstance(node.message, ToolMessage)]
+    assert [text[: len(result)] for text, (_, _, result) in zip(told, WRONG_CALLS, strict=True)] == [
+        result for _, _, result in WRONG_CALLS
+    ]
+
+
 @pytest.mark.real_time
 async def test_the_example_can_be_talked_to() -> None:
     async with (
@@ -173,15 +205,17 @@ def test_the_rows_are_twenty_and_are_what_their_tasks_write() -> None:
     assert [json.loads(line) for line in lines] == [task_row(task) for task in tasks]
 
 
+@pytest.mark.real_time
 async def test_the_model_answers_other_harnesses_and_other_questions_too() -> None:
-    async def calculator(expression: str) -> str:
-        """Evaluate an expression."""
-        return {"6 * 7": "42"}[expression]
-
     question = Question(prompt="What is 6 * 7?", answer="42")
-    trace = await run(ChatHarness([calculator]), example_model(), question, gateway=False)
+    trace = await run(ChatHarness(), example_model(), question, gateway=False)
     assert (trace.reward, trace.stop_condition, trace.num_turns) == (1.1, "agent_completed", 2)
-    without_tools = await run(ChatHarness(), example_model(), question, gateway=False)
+
+    class Unaided(Question):
+        def toolsets(self) -> Sequence[Toolset]:
+            return ()
+
+    without_tools = await run(ChatHarness(), example_model(), Unaided(prompt=question.prompt, answer="42"))
     assert (without_tools.reward, without_tools.stop_condition) == (0.0, "gave_up")
     strange = await run(ChatHarness(), example_model(), Question(prompt="Who are you?", answer="?"), gateway=False)
     assert (strange.reward, strange.stop_condition) == (0.0, "gave_up")

@@ -84,13 +84,22 @@ async def test_the_secret_of_one_rollout_does_not_reach_another() -> None:
 async def test_an_unknown_route_is_not_found_and_says_what_there_is() -> None:
     async with open_gateway() as gateway, connected(gateway) as client:
         slot = gateway.open_slot(Scripted())
-        answer = await client.ask(post(slot.secret, path="/v1/responses"))
+        answer = await client.ask(post(slot.secret, path="/v1/embeddings"))
     assert (answer.status, answer.error["code"]) == (404, "unknown_route")
-    assert "POST /v1/chat/completions" in answer.error["message"]
+    for known in ("POST /v1/chat/completions", "POST /v1/messages", "POST /v1/messages/count_tokens", "GET /v1/models"):
+        assert known in answer.error["message"]
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/chat/completions/", "/v1/chat/completions?beta=1", "http://gateway/v1/chat/completions"]
+    "path",
+    [
+        "/v1/chat/completions/",
+        "/v1/chat/completions?beta=1",
+        "http://gateway/v1/chat/completions",
+        "/chat/completions",
+        "/v1/v1/chat/completions",
+        "/v1/chat%2Fcompletions",
+    ],
 )
 async def test_a_route_is_known_in_each_of_its_spellings(path: str) -> None:
     async with open_gateway() as gateway, connected(gateway) as client:
@@ -382,8 +391,9 @@ async def test_a_client_that_hangs_up_cancels_its_call(how: str, stream: bool) -
         assert not session.committed.is_set()
 
 
-async def test_a_session_that_protects_its_commit_ends_it_after_the_client_hung_up() -> None:
-    session = Held(shielded=True)
+async def test_a_session_whose_model_has_answered_commits_after_the_client_hung_up() -> None:
+    session = Held()
+    session.answered = True
     async with open_gateway() as gateway:
         slot = gateway.open_slot(session)
         async with connected(gateway) as client:

@@ -30,6 +30,7 @@ from rollout_fsm import (
     UserMessage,
     check_trace,
     open_engine,
+    tool,
 )
 from rollout_fsm.harnesses.program import File
 from tests.harnesses.programs import program
@@ -68,11 +69,13 @@ async def test_a_program_finds_the_model_the_conversation_and_the_system_prompt_
     assert given["OPENAI_BASE_URL"].startswith("http://127.0.0.1:")
     assert given["OPENAI_BASE_URL"] == given["OTHER_BASE"]
     assert given["OPENAI_API_KEY"] == given["OTHER_KEY"] != ""
+    assert given["ANTHROPIC_API_KEY"] == given["OPENAI_API_KEY"]
+    assert f"{given['ANTHROPIC_BASE_URL']}/v1" == given["OPENAI_BASE_URL"]
     assert given["OPENAI_MODEL"] == given["OTHER_MODEL"] == "scripted"
     assert given["ROLLOUT_CONVERSATION"] == ".rollout/a_trace/conversation-1.json"
     assert given["ROLLOUT_SYSTEM_PROMPT"] == "Be brief."
     assert given["LEVEL"] == "3"
-    assert "ROLLOUT_TOOL_URLS" not in given
+    assert {"ROLLOUT_TOOL_URLS", "ROLLOUT_MCP_CONFIG"}.isdisjoint(given)
 
 
 async def test_a_program_of_a_task_without_a_system_prompt_is_given_none() -> None:
@@ -85,17 +88,60 @@ async def test_a_program_of_a_task_without_a_system_prompt_is_given_none() -> No
     assert json.loads(listener.requests[0].messages[0].text) == [[{"role": "user", "content": "hi"}], False]
 
 
+class Clock(Toolset):
+    async def start(self, context: RolloutContext) -> str:
+        return "http://127.0.0.1:9/mcp"
+
+
 async def test_a_program_is_given_the_urls_of_the_tool_servers() -> None:
-    class Clock(Toolset):
-        async def start(self, context: RolloutContext) -> str:
-            return "http://127.0.0.1:9/mcp"
-
-        async def stop(self) -> None:
-            pass
-
     listener = Listener(echo)
     await run(program("say(os.environ['ROLLOUT_TOOL_URLS'])"), listener.model, Task(prompt="hi"), tools=[Clock])
     assert json.loads(listener.requests[0].messages[0].text) == {"Clock": "http://127.0.0.1:9/mcp"}
+
+
+@pytest.mark.parametrize(
+    "body", ["say(open(os.environ['ROLLOUT_MCP_CONFIG']).read())", "say(open(sys.argv[1]).read())"]
+)
+async def test_a_program_is_given_the_file_that_agent_programs_read_tool_servers_from(body: str) -> None:
+    listener = Listener(echo)
+    await run(program(body, "{mcp_config}", prompt="stdin"), listener.model, Task(prompt="hi"), tools=[Clock])
+    assert json.loads(listener.requests[0].messages[0].text) == {
+        "mcpServers": {"Clock": {"type": "http", "url": "http://127.0.0.1:9/mcp"}}
+    }
+
+
+async def test_the_file_of_a_rollout_without_tool_servers_names_none() -> None:
+    listener = Listener(echo)
+    harness = program("say(open(sys.argv[1]).read())", "{mcp_config}", prompt="stdin")
+    await run(harness, listener.model, Task(prompt="hi"))
+    assert json.loads(listener.requests[0].messages[0].text) == {"mcpServers": {}}
+
+
+async def test_a_program_with_an_mcp_client_of_its_own_calls_the_tools_that_the_file_names() -> None:
+    body = """
+import asyncio
+from mcp import Client
+
+async def main():
+    servers = json.load(open(os.environ["ROLLOUT_MCP_CONFIG"]))["mcpServers"]
+    async with Client(servers["Adder"]["url"]) as client:
+        listed = [tool.name for tool in (await client.list_tools()).tools]
+        result = await client.call_tool("add", {"left": 2, "right": 3})
+        say(f"{listed} {result.content[0].text}")
+
+asyncio.run(main())
+"""
+
+    class Adder(Toolset):
+        @tool
+        async def add(self, left: int, right: int, state: dict[str, object]) -> int:
+            state["called"] = True
+            return left + right
+
+    listener = Listener(echo)
+    trace = await run(program(body), listener.model, Task(prompt="hi"), tools=[Adder])
+    assert ending(trace) == COMPLETED
+    assert (listener.requests[0].messages[0].text, trace.state) == ("['add'] 5", {"called": True})
 
 
 @pytest.mark.parametrize(

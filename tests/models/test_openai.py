@@ -321,7 +321,8 @@ async def test_a_call_after_a_failed_one_is_answered() -> None:
     "first", [STREAM_HEAD + b"6\r\n data:\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"]
 )
 async def test_an_answer_without_end_is_left(first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollout_fsm.models.openai.LARGEST", 1_000_000)
+    for module in ("answers", "folding"):
+        monkeypatch.setattr(f"rollout_fsm.models.{module}.LARGEST", 1_000_000)
     async with serving(floods(first)) as server, model_of(server) as model:
         assert "is larger than 1000000 bytes" in str(await failure(model))
         await server.until(lambda server: server.gone == 1)
@@ -465,6 +466,14 @@ async def test_a_header_that_cannot_be_sent_is_said_without_showing_it() -> None
         error = await failure(model_of(server, headers={"X-Key": "sec\nret"}))
     assert "a header holds what HTTP does not allow" in str(error)
     assert "ret" not in str(error).replace(server.base_url, "")
+
+
+@pytest.mark.real_time
+async def test_a_header_of_ones_own_takes_the_place_of_the_clients_however_it_is_written() -> None:
+    async with serving(answers(completion())) as server:
+        await model_of(server, headers={"AUTHORIZATION": "Basic x", "X-Team": "blue"}).respond(SUM, Sampling())
+    assert server.heard[0].headers["authorization"] == "Basic x"
+    assert server.heard[0].headers["x-team"] == "blue"
 
 
 @pytest.mark.real_time

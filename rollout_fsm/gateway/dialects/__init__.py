@@ -2,7 +2,13 @@
 
 from collections.abc import Mapping
 
+from rollout_fsm.gateway.dialects.chat import CHAT
 from rollout_fsm.gateway.dialects.dialect import Dialect
+from rollout_fsm.gateway.dialects.messages import MESSAGES
+from rollout_fsm.gateway.dialects.responses import RESPONSES
 
-DIALECTS: Mapping[str, Dialect] = {}
+DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (CHAT, RESPONSES, MESSAGES)}
 """By name."""
+
+BY_PATH: Mapping[str, Dialect] = {dialect.path: dialect for dialect in DIALECTS.values()}
+"""By where requests are posted to."""

@@ -19,6 +19,11 @@ class DialectError(ValueError):
         self.param = param
 
 
+DONE = NativeEvent(dialect="chat", data={}, name="[DONE]")
+"""What ends a chat stream, where it is read and where it is written. It has no JSON: on the wire it is
+`data: [DONE]`, without an `event:` field."""
+
+
 class Renderer(Protocol):
     """Writes the stream that answers one request. Events have the dialect's own names and shapes."""
 
@@ -27,7 +32,8 @@ class Renderer(Protocol):
         ...
 
     def end(self, response: Response) -> Iterable[NativeEvent]:
-        """The rest: what of the response was not said by pieces, and the events that end the stream."""
+        """The rest: what of the response was not said by pieces, and the events that end the stream. Raises
+        `DialectError` where the pieces said what the response does not."""
         ...
 
     def failure(self, message: str, *, type: str, code: str | None) -> Iterable[NativeEvent]:
@@ -76,7 +82,7 @@ class Dialect(Protocol):
     def render_request(self, request: Request, *, model: str, sampling: Sampling, stream: bool) -> dict[str, JSON]:
         """A body for an endpoint that speaks this dialect: the native one, where it is of this dialect, with `model`,
         `sampling` and `stream` in the place of its own and every rewritten message written into it; else one made of
-        the request."""
+        the request. Raises `DialectError` for what the dialect cannot say and must not leave out (`translation`)."""
         ...
 
     def parse_response(self, body: Mapping[str, JSON]) -> Response:

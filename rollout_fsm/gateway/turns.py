@@ -1,0 +1,178 @@
+"""The turns of one slot, as its clients see them: whose answer is being made, and which answers are remembered.
+
+A client that tries again is to get the answer of the turn that it asked for, not a second turn. An attempt is told to
+be another of the same turn by its mark: an idempotency key, or the attempt counter of the official SDKs together with
+the very same body. It then joins the turn while it runs, gets the same bytes once it is committed, and runs anew where
+nothing was committed. Without a mark the same body is a turn of its own.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import trio
+from attrs import define, field
+
+from rollout_fsm.gateway.reply import Headers, Reply
+
+AHEAD = 256 * 2**10
+"""Bytes of an answer that may wait for its fastest client; then the model waits."""
+
+REMEMBERED = 16
+"""How many turns that are over a slot remembers."""
+
+REMEMBERED_BYTES = 512 * 2**10
+"""How many bytes of answers a slot remembers, beside those of its latest turn."""
+
+
+@define(eq=False)
+class Turn:
+    """One turn, and its answer as the bytes that its clients get. Any number of clients wait for one turn."""
+
+    identity: bytes
+    """What another attempt of the same turn has in common with this one."""
+    status: int = 0
+    """The answer's HTTP status; 0 before its first byte is known."""
+    headers: Headers = ()
+    body: bytearray = field(factory=bytearray, repr=False)
+    streamed: bool = False
+    """Whether the answer comes in pieces."""
+    outcome: Literal["running", "committed", "failed", "given up"] = "running"
+    """`given up`: the last client had gone before the model answered, so that there is no answer."""
+    delivered: bool = False
+    """Whether a client was sent all of the answer."""
+    scope: trio.CancelScope = field(factory=trio.CancelScope, init=False, repr=False)
+    """What the turn runs in. Cancelled when its last client has gone: the session knows if that gives it up (L33)."""
+    _clients: set["Client"] = field(factory=set, init=False, repr=False)
+    _news: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False, repr=False)
+    _room: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False, repr=False)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come."""
+        return self.outcome != "running"
+
+    @property
+    def fruitless(self) -> bool:
+        """Whether it came to nothing, so that another attempt is to run."""
+        return self.outcome in ("failed", "given up")
+
+    @property
+    def alone(self) -> bool:
+        """Whether no client waits for it."""
+        return not self._clients
+
+    # The side of who makes the answer
+
+    def begin(self, headers: Headers) -> None:
+        """The answer is a stream, and begins."""
+        self.status, self.headers, self.streamed = 200, headers, True
+
+    def add(self, piece: bytes) -> None:
+        """The next piece of the stream."""
+        self.body += piece
+        self._news.unpark_all()
+
+    async def room(self) -> None:
+        """Wait until the fastest client has little left to be sent."""
+        while self._clients and len(self.body) - max(client.sent for client in self._clients) > AHEAD:
+            await self._room.park()
+
+    def end(self, outcome: Literal["committed", "failed", "given up"], reply: Reply | None = None) -> None:
+        """The answer is complete, or there is none: the stream was all, else `reply` is."""
+        if reply is not None:
+            self.status, self.headers, self.body = reply.status, reply.headers, bytearray(reply.body)
+        self.outcome = outcome
+        self._news.unpark_all()
+
+    # The side of who waits for it
+
+    @contextmanager
+    def joined(self) -> "Iterator[Client]":
+        """Wait for the answer for one client. When the last one leaves before the end, the turn is cancelled."""
+        client = Client(self)
+        self._clients.add(client)
+        try:
+            yield client
+        finally:
+            self._clients.discard(client)
+            self._room.unpark_all()
+            if not self._clients and not self.over:
+                self.scope.cancel()
+
+    async def change(self) -> None:
+        """Wait for more of the answer, or its end."""
+        await self._news.park()
+
+    def was_read(self) -> None:
+        """A client was sent some more."""
+        self._room.unpark_all()
+
+
+@define(eq=False)
+class Client:
+    """One connection that waits for a turn's answer."""
+
+    turn: Turn
+    sent: int = 0
+    """Bytes of the body that were sent."""
+
+    async def begun(self) -> None:
+        """Wait until the head of the answer is known, or that there is none; of a turn that was cancelled, its end."""
+        turn = self.turn
+        while not turn.over and (not turn.status or turn.scope.cancel_called):
+            await turn.change()
+
+    async def piece(self) -> bytes:
+        """What has come since the last piece; empty when that was all."""
+        while self.sent == len(self.turn.body) and not self.turn.over:
+            await self.turn.change()
+        piece = bytes(self.turn.body[self.sent :])
+        self.sent += len(piece)
+        self.turn.was_read()
+        return piece
+
+
+@define(eq=False)
+class Turns:
+    """The turns of a slot: those that run, and the last ones that are over."""
+
+    _turns: list[Turn] = field(factory=list)
+
+    def new(self, identity: bytes) -> Turn:
+        """A turn that begins."""
+        turn = Turn(identity)
+        self._forget()
+        self._turns.append(turn)
+        return turn
+
+    def tried_before(self, identity: bytes) -> Turn | None:
+        """The turn that an attempt is another one of; None where it has to run.
+
+        Several attempts that share an identity and no key cannot be told apart. Then each that came to nothing lets one
+        run anew, so that the number of turns is right whichever it was.
+        """
+        known = [turn for turn in reversed(self._turns) if turn.identity == identity]
+        if lost := [turn for turn in known if turn.alone and not turn.delivered and not turn.fruitless]:
+            return lost[0]
+        if fruitless := [turn for turn in known if turn.fruitless]:
+            self._turns.remove(fruitless[-1])
+            return None
+        running = [turn for turn in known if not turn.over]
+        return next(iter(running or known), None)
+
+    def clear(self) -> None:
+        """Forget all of them. Those that run go on; nobody new joins them."""
+        self._turns.clear()
+
+    def _forget(self) -> None:
+        """Forget the oldest of those that are over, until few enough are left. Of a failure no bytes are kept."""
+        over = [turn for turn in self._turns if turn.over]
+        for turn in over:
+            if turn.fruitless and turn.alone:
+                turn.body.clear()
+        held = sum(len(turn.body) for turn in over[:-1])
+        while len(over) > REMEMBERED or held > REMEMBERED_BYTES:
+            oldest = over.pop(0)
+            held -= len(oldest.body)
+            self._turns.remove(oldest)
