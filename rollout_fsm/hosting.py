@@ -137,7 +137,10 @@ class Hosting:
         """
         hosted = await self._known(key, make, name)
         hosted._kept = True
-        return await self._settled(hosted)
+        try:
+            return await self._settled(hosted)
+        finally:
+            del hosted  # it keeps what it failed with, which would keep this frame
 
     @asynccontextmanager
     async def lend(
@@ -156,6 +159,7 @@ class Hosting:
             hosted._users -= 1
             if not (hosted._users or hosted._kept):
                 self._let_go(hosted)
+            del hosted  # it keeps what it failed with, which would keep this frame
 
     async def _known(self, key: object, make: Callable[[], AbstractAsyncContextManager[T]], name: str) -> Hosted[T]:
         """What is hosted as this, once what was hosted as it before is left."""

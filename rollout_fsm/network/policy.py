@@ -143,7 +143,7 @@ class Policies:
 
     @property
     def forbids_all(self) -> bool:
-        """Whether they let nothing at all be reached."""
+        """Whether one of them lets nothing at all be reached. Lists that have nothing in common are not looked for."""
         return any(policy.forbids_all for policy in self.each)
 
     def refusal(
