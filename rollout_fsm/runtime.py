@@ -127,11 +127,14 @@ class Runtime(ABC):
     async def write(self, path: str, data: bytes | str) -> None:
         """Create or replace a file, its folders too. A relative path is relative to the workspace."""
 
-    def restrict(self, network: NetworkPolicy) -> None:
-        """Let programs of the execution reach only what this policy allows, too: the task's policy joins the runtime's
-        own. Asked before `start`, or of a borrowed runtime before it is used. Raises `SandboxError` where the runtime
-        cannot hold programs to a policy: one that is ignored would be worse than none.
+    def restrict(self, network: NetworkPolicy | None) -> None:
+        """Let programs of the execution that comes reach only what this policy allows, too: a task's policy joins the
+        runtime's own, in the place of that of the task before. Asked before `start`, and of a borrowed runtime before
+        each use, with None for a task without one. Raises `SandboxError` where the runtime cannot hold programs to a
+        policy: one that is ignored would be worse than none.
         """
+        if network is None:
+            return
         raise SandboxError(
             f"{type(self).__name__} cannot hold programs to a network policy; run the task in an isolated runtime "
             f"(BubblewrapRuntime), or take the policy away"

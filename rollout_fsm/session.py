@@ -18,7 +18,7 @@ from attrs import define, evolve, field
 from rollout_fsm import foreign
 from rollout_fsm.attempt import Attempt, attempt
 from rollout_fsm.clock import AnchoredClock
-from rollout_fsm.counting import count_tokens
+from rollout_fsm.counting import Count
 from rollout_fsm.errors import (
     ErrorRecord,
     OverlongPromptError,
@@ -28,20 +28,17 @@ from rollout_fsm.errors import (
     attribute,
     record,
 )
-from rollout_fsm.gateway.dialects import DIALECTS
 from rollout_fsm.hooks import BoundHook
 from rollout_fsm.interception import fault_of_answer, rewritable, rewritten_request, rewritten_response
 from rollout_fsm.messages import Deliver, Delivery, Message, Request, Response, SystemMessage
 from rollout_fsm.outcome import failed, interrupts, pass_on, plain
 from rollout_fsm.parties import Party
 from rollout_fsm.plan import Plan
+from rollout_fsm.provider_policy import asked_of
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.segment_run import Call, Gate, SegmentEnded, SegmentRun
-from rollout_fsm.trace import ModelCall, PolicyEvent, Rewrite, Span, Trace, TraceWarning
+from rollout_fsm.trace import ModelCall, Rewrite, Span, Trace, TraceWarning
 from rollout_fsm.turn_failures import HookFailed, blaming, carried, of_the_model
-
-REMOVED = "provider_capability_unavailable"
-"""The code of what a network policy does to a request."""
 
 LEFT = "a model call in flight when its segment ended"
 """What is named in the log when such a call will not be cancelled (L74)."""
@@ -98,14 +95,17 @@ class Session:
     async def count_tokens(self, request: Request) -> int:
         """How many tokens a prompt has, by the model's own count where it has one; else a quarter of its characters.
 
-        No turn: no limit, stop or hook is asked. Raises `TurnRefused` where no turn would be admitted, `ProviderError`.
+        No turn: no limit, stop or hook is asked. It ends with the segment, as turns do (L24). Raises `TurnRefused`
+        where no turn would be admitted, and `ProviderError`.
         """
-        gate, condition = self.gate, self.trace.stop_condition
+        gate, segment, condition = self.gate, self.segment, self.trace.stop_condition
         if gate is None or gate.concluded:
             raise TurnRefused("rollout concluded")
-        if not gate.asks_stops:
+        if not gate.asks_stops or segment is None or segment.nursery is None:
             raise TurnRefused(f"rollout stopped: {condition}" if condition else "no segment is running")
-        return await count_tokens(self.plan, request)
+        count = Count(self.plan, request)
+        segment.nursery.start_soon(count.run)
+        return await count.result()
 
     async def run(self, run: Callable[[], Awaitable[object]], segment: SegmentRun) -> Attempt[object]:
         """Run a segment of the harness, with its calls in a nursery that ends when the harness does (L24).
@@ -272,8 +272,7 @@ class Session:
     ) -> tuple[Response, "Callable[[int | None, ErrorRecord | None], None]"]:
         """Call the model. Returns its answer, and what puts the call on the trace once it is known what came of it."""
         plan, segment = self.plan, call.segment
-        request, policy = self._within_policy(request)
-        sampling = plan.sampling.over(request.sampling)
+        request, sampling, policy = asked_of(request, plan.sampling, restricted=self.restricted)
         started = trio.current_time()
         span = Span(start=self.clock.now())
         with self._waiting("provider", "a model call"):
@@ -320,14 +319,6 @@ class Session:
             raise failures[0]
         finally:
             del got, failures  # a frame that keeps an exception which it raises is kept by it
-
-    def _within_policy(self, request: Request) -> tuple[Request, PolicyEvent | None]:
-        """The request without what would have the provider reach the network that is kept from the agent."""
-        if not self.restricted:
-            return request, None
-        spoken = "chat" if request.native is None else request.native.dialect
-        request, removed = DIALECTS[spoken].without_external(request)
-        return request, PolicyEvent(code=REMOVED, paths=removed) if removed else None
 
     def _model_failures(self, got: Attempt[Response]) -> list[ProviderError]:
         """What is wrong with a call of the model, attributed to it (L40); empty if its answer can be used."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from attrs import frozen
 
 from rollout_fsm import (
@@ -172,6 +173,36 @@ async def test_no_tokens_are_counted_outside_of_a_segment() -> None:
     assert said == ["no segment is running", "rollout concluded"]
 
 
+async def test_a_count_that_goes_on_when_the_segment_ends_is_cancelled_with_it() -> None:
+    world, came, ended = World(), list[str](), list[str]()
+
+    class Counting(EchoModel):
+        async def count_tokens(self, request: Request) -> int:
+            try:
+                await trio.sleep_forever()
+            finally:
+                ended.append(world.rollout.state)
+
+    async with trio.open_nursery() as outside:
+
+        async def ask() -> None:
+            session = world.rollout._world.session
+            assert session is not None
+            try:
+                await session.count_tokens(ASK)
+            except TurnRefused as refused:
+                came.append(str(refused))
+
+        async def segment() -> None:
+            outside.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+
+        world.script["segment"] = segment
+        await play(world, model=Counting(world))
+    assert came == ["the segment ended while tokens were counted"]
+    assert ended == ["stepping"]
+
+
 @frozen
 class Seen:
     """What each party was shown of the bodies on the wire."""
@@ -282,6 +313,14 @@ async def test_under_a_network_policy_the_provider_is_not_asked_to_reach_out_and
     removed = PolicyEvent(code="provider_capability_unavailable", paths=("web_search",))
     assert [call.policy for call in trace.calls] == [removed if restricted else None]
     assert trace.calls == trace_from_json(trace_to_json(trace)).calls
+
+
+async def test_what_the_run_asks_of_a_provider_is_held_to_the_policy_too() -> None:
+    world = World(restricted=True)
+    trace = await play(world, sampling=Sampling(extra={"tools": [{"type": "web_search"}], "top_k": 3}))
+    (call,) = trace.calls
+    assert call.sampling == Sampling(extra={"top_k": 3})
+    assert call.policy == PolicyEvent(code="provider_capability_unavailable", paths=("web_search",))
 
 
 async def test_what_a_harness_of_this_process_asks_of_a_provider_is_held_to_the_policy_too() -> None:

@@ -66,7 +66,7 @@ class Box(Runtime):
 class Isolated(Box):
     answer: object = None
 
-    def restrict(self, network: NetworkPolicy) -> Any:
+    def restrict(self, network: NetworkPolicy | None) -> Any:
         self.asked.append(network)
         return self.answer
 
@@ -94,6 +94,13 @@ async def test_a_borrowed_runtime_has_it_before_it_is_used() -> None:
     box = Isolated("lent")
     assert (await played(Task(prompt="go", network=POLICY), box)).ok
     assert box.asked == [POLICY, "prepare_execution"]
+
+
+async def test_a_borrowed_runtime_is_told_of_each_task_whether_it_has_one() -> None:
+    box = Isolated("lent")
+    assert (await played(Task(prompt="go", network=POLICY), box)).ok
+    assert (await played(Task(prompt="go"), box)).ok
+    assert box.asked == [POLICY, "prepare_execution", None, "prepare_execution"]
 
 
 async def test_a_task_without_one_asks_nothing_of_a_runtime_that_could_not_hold_to_it() -> None:

@@ -43,9 +43,10 @@ async def boot(world: World) -> Outcome:
 
 
 def _restrict(world: World, runtime: Runtime) -> None:
-    """Give the runtime the task's network policy, before anything of it is started."""
+    """Give the runtime the task's network policy, before anything of it is started or used. One that is borrowed is
+    told if there is none: it may have that of the task before."""
     policy = world.plan.task.network
-    if policy is None:
+    if policy is None and world.plan.borrowed is None:
         return
     world.calling(SandboxError, "restricting the runtime to the task's network policy")
     said: object = runtime.restrict(policy)  # type: ignore[func-returns-value]

@@ -158,8 +158,12 @@ class _Walk:
 
     def _open_here(self, name: str, flags: int) -> int:
         descriptor = os.open(name, flags, 0o666, dir_fd=self._here)
-        if self.create:
-            self._hand_over(descriptor)
+        try:
+            if self.create:
+                self._hand_over(descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
         return descriptor
 
     def _go_down(self, name: str) -> None:

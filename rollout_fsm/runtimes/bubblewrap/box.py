@@ -93,6 +93,7 @@ class Box:
     async def _watch(self, process: trio.Process) -> None:
         self.condemned = await watch(self.folder, self.lease.limits, process.pid)
         self.control.lose(f"was ended: {self.condemned}")
+        await self._dead()
 
     def _forsaken(self) -> None:
         """The event loop ends, or the box: nobody will answer the first process."""

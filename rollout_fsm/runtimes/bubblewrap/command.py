@@ -73,14 +73,18 @@ def _file_system(lease: BoxLease, folder: Folder) -> Iterator[str]:
         system.added(lease.read_only, folder.path.parent),
         [system.Mount(Path(keeper.__file__), KEEPER)],
     )
-    made: set[Path] = set()
     for mount in mounts:
-        for above in reversed(mount.place.parents[:-1]):
-            if above not in made:
-                yield from ("--dir", str(above))  # else bubblewrap makes it for its owner alone
-        made.update(mount.place.parents)
+        yield from _above(mount.place)
         yield from ("--bind" if mount.writable else "--ro-bind", str(mount.source), str(mount.place))
+    if (name := system.called()) is not None:
+        yield from (*_above(name), "--symlink", system.interpreter(), str(name))
     yield from ("--remount-ro", "/dev", "--remount-ro", "/")
+
+
+def _above(place: Path) -> Iterator[str]:
+    """Make the folders that lead to a place, which bubblewrap would make for their owner alone."""
+    for folder in reversed(place.parents[:-1]):
+        yield from ("--dir", str(folder))
 
 
 def _is_mapped(users: range) -> bool:

@@ -1,4 +1,4 @@
-"""The /etc of a box: what programs and libraries read there, copied from the host's, and accounts, hosts and name servers
+"""The /etc of a box: what programs and libraries read there, as the host has it, and accounts, hosts and name servers
 that are made up. Neither keys nor accounts of the host are among it.
 """
 
@@ -33,14 +33,16 @@ FOLDERS = (
     "ca-certificates",
     "crypto-policies",
     "fonts",
+    "java-*-openjdk",
     "ld.so.conf.d",
+    "perl",
     "pki/ca-trust",
     "pki/tls",
     "python3",
     "ssl/certs",
     "terminfo",
 )
-"""Folders that are shown as they are."""
+"""Folders that are shown as they are; `*` stands for anything."""
 
 
 def make(etc: Path, *, home: Path, user: int, group: int) -> None:
@@ -61,7 +63,10 @@ def make(etc: Path, *, home: Path, user: int, group: int) -> None:
 
 def shown() -> Iterator[str]:
     """The names in /etc of the folders that are shown, as far as the host has them."""
-    return (name for name in FOLDERS if (HOSTS / name).is_dir())
+    for name in FOLDERS:
+        for path in sorted(HOSTS.glob(name)):
+            if path.is_dir():
+                yield str(path.relative_to(HOSTS))
 
 
 def _put(path: Path, content: bytes) -> None:

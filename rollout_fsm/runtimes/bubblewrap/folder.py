@@ -1,7 +1,7 @@
 """The folder of a box on the host: what programs can write is in it, and so is what was made up for them.
 
-Programs see parts of it only, each at its own place. The engine reads and writes them through descriptors. Blocking, but
-short, where it does not say otherwise.
+Programs see parts of it only, each at its own place. The engine reads and writes them through descriptors. Blocking,
+but short, where it does not say otherwise.
 """
 
 import os

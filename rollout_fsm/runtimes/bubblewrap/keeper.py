@@ -2,8 +2,8 @@
 
 Run as a script inside the box, with the standard library alone, and of that only what loads fast. Programs of the box
 run as the same user. That they can neither trace it nor see its memory, environment and descriptors is because it is
-not dumpable, and that no signal of theirs reaches it is because it is process 1. When its socket to the engine is closed,
-by the engine's death too, it exits, and the kernel ends every process of the box with it.
+not dumpable, and that no signal of theirs reaches it is because it is process 1. When its socket to the engine is
+closed, by the engine's death too, it exits, and the kernel ends every process of the box with it.
 
 A request is one packet, `VERB NUMBER ARGUMENT…`. Answers are `done NUMBER VALUE` and `fail NUMBER ERRNO`;
 `exit NUMBER STATUS` tells of a program. The invariant: it waits for nothing but its socket and its children.
@@ -41,7 +41,8 @@ EXECUTION = 0
 """As the number of a program: everything that was not there when the execution began."""
 DEAD = (b"Z", b"X")
 STOPPED = (b"T", b"t")
-PROCESS_1 = "1"
+FIRST = 1
+"""The id of this process, and of the session that whoever it starts leaves first."""
 FIRST_TO_DIE = "1000"
 """Where the machine has no memory left, what is in a box is ended before the engine is."""
 
@@ -75,7 +76,7 @@ Table = dict[int, Process]
 def look() -> Table:
     """Every living process but this one. They are listed until there is no new one."""
     found: Table = {}
-    listed = {PROCESS_1}
+    listed = {str(FIRST)}
     for _ in range(ROUNDS):
         fresh = [name for name in os.listdir("/proc") if name.isdigit() and name not in listed]
         if not fresh:
@@ -94,6 +95,7 @@ def related(table: Table, seeds: Table, sessions: set[int]) -> Table:
     """Of a table, the seeds and whoever descends from them, or is in their or in these sessions."""
     found, sessions = dict(seeds), sessions | {process.session for process in seeds.values()}
     while True:
+        sessions.discard(FIRST)
         more = {
             pid: process
             for pid, process in table.items()
@@ -129,7 +131,7 @@ class Keeper:
         """Process id, which is its session's too, to the number of each program that was not waited for yet."""
         self.setup: frozenset[tuple[int, int]] = frozenset()
         """The processes that lived when the execution began."""
-        self.outgoing: deque[tuple[bytes, list[int]]] = deque()
+        self.outgoing: deque[tuple[bytes, Sequence[int]]] = deque()
 
     def serve(self) -> None:
         """Answer until the engine is gone."""
@@ -153,7 +155,11 @@ class Keeper:
     def receive(self) -> bool:
         """Answer one packet; False when there will be none any more."""
         flags = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT  # which socket.recv_fds does not hand on
-        packet, ancillary, _, _ = self.engine.recvmsg(PACKET, socket.CMSG_SPACE(DESCRIPTORS * DESCRIPTOR), flags)
+        room = socket.CMSG_SPACE(DESCRIPTORS * DESCRIPTOR)
+        try:
+            packet, ancillary, _, _ = self.engine.recvmsg(PACKET, room, flags)
+        except ConnectionError:  # it has left something unread
+            return False
         if not packet:
             return False
         descriptors = array("i")
@@ -171,7 +177,7 @@ class Keeper:
 
     def answer(self, verb: bytes, number: int, arguments: Sequence[bytes], descriptors: Sequence[int]) -> None:
         """Do what is asked. Raises `OSError` where it cannot be done."""
-        value = 0
+        value, passed = 0, list[int]()
         if verb == b"run":
             value = self.run(number, *descriptors)
         elif verb == b"strike":
@@ -179,14 +185,12 @@ class Keeper:
         elif verb == b"begin":
             self.setup = frozenset(process.key for process in look().values())
         elif verb == b"listen":
-            with listening(arguments[0].decode(), int(arguments[1])) as listener:
-                self.send(b"done %d 0" % number, os.dup(listener.fileno()))
-                return
-        self.send(b"done %d %d" % (number, value))
+            passed = [listening(arguments[0].decode(), int(arguments[1])).detach()]
+        self.send(b"done %d %d" % (number, value), passed)
 
-    def send(self, packet: bytes, *descriptors: int) -> None:
+    def send(self, packet: bytes, descriptors: Sequence[int] = ()) -> None:
         """Send a packet as soon as the engine takes it. The descriptors are closed then."""
-        self.outgoing.append((packet, list(descriptors)))
+        self.outgoing.append((packet, descriptors))
         self.flush()
 
     def flush(self) -> None:
@@ -320,8 +324,9 @@ def become(
         for kind, soft, hard in limits:
             resource.setrlimit(kind, (soft, hard))
         execute(places, arguments, environment)
-    except OSError as trouble:
-        os.write(status, b"%d %s" % (trouble.errno or 0, present[: PACKET // 2]))
+    except (OSError, ValueError) as trouble:  # ValueError: a limit that this process may not set any more
+        why = trouble.errno if isinstance(trouble, OSError) else errno.EPERM
+        os.write(status, b"%d %s" % (why or 0, present[: PACKET // 2]))
     finally:
         os._exit(127)
 
@@ -335,8 +340,7 @@ def searched(program: bytes, environment: Mapping[bytes, bytes]) -> list[bytes]:
 
 def execute(places: Sequence[bytes], arguments: Sequence[bytes], environment: Mapping[bytes, bytes]) -> "NoReturn":
     """Run the first of the files that can be. Raises the `OSError` that says most."""
-    missing = OSError(errno.ENOENT, "")
-    trouble = missing
+    trouble = OSError(errno.ENOENT, "")
     for place in places:
         try:
             os.execve(place, list(arguments), environment)
@@ -386,14 +390,13 @@ def main(control: int, left: int, calls: int, uid: int, *limits: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_inheritable(control, False)
     os.set_inheritable(left, False)
+    each = zip(limits[::3], limits[1::3], limits[2::3], strict=True)
     with socket.socket(fileno=control) as engine:
-        keeper = Keeper(
-            engine, [lowered(*limit) for limit in zip(limits[::3], limits[1::3], limits[2::3], strict=True)]
-        )
+        keeper = Keeper(engine, [lowered(*limit) for limit in each])
         os.ftruncate(left, 0)  # until now it says what lived before
         keeper.send(b"done 0 0")
         keeper.serve()
-    os.pwrite(left, b"%d" % len(look()), 0)
+        os.pwrite(left, b"%d" % len(look()), 0)
 
 
 def lowered(kind: int, soft: int, hard: int) -> tuple[int, int, int]:

@@ -1,5 +1,5 @@
-"""What another process needs to know of a `BubblewrapRuntime`: where its folder is, and how its box was made, so that one
-like it can be made around the same files.
+"""What another process needs to know of a `BubblewrapRuntime`: where its folder is, and how its box was made, so that
+one like it can be made around the same files.
 """
 
 from attrs import field, frozen

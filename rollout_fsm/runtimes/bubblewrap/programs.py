@@ -77,6 +77,8 @@ class BoxPrograms:
         try:
             with trio.move_on_after(math.inf if timeout is None else timeout):
                 if said := await self._start(program, content, feed=data is not None):
+                    await program.end.came.wait()
+                    exited = True
                     raise self._refused(said, argv[0], env)
                 pipes = list(zip(program.outputs, buffers, strict=True))
                 await converse(program.end.came.wait, program.stdin, data, pipes, drain=DRAIN)
@@ -105,8 +107,9 @@ class BoxPrograms:
     @trio.lowlevel.enable_ki_protection
     async def _start(self, program: _Program, content: bytes, *, feed: bool) -> bytes:
         """Start a program. Returns nothing, or what its process said where it could not become the program."""
-        theirs = [in_memory(content)]
+        theirs: list[int] = []
         try:
+            theirs.append(in_memory(content))
             program.trouble, *program.outputs = (_reading(theirs) for _ in range(3))
             if feed:
                 program.stdin = _writing(theirs)

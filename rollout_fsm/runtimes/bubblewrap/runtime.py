@@ -194,8 +194,8 @@ class BubblewrapRuntime(Runtime):
         """End everything in the box and remove the folder. Any number of times; after a start that failed or never came
         too (L8).
 
-        Shielded: bounded by how long a box takes to die, and by the size of the folder. Raises `SandboxError` naming what
-        is left; a further call tries again.
+        Shielded: bounded by how long a box takes to die, and by the size of the folder. Raises `SandboxError` naming
+        what is left; a further call tries again.
         """
         self._stopped = True
         with trio.CancelScope(shield=True):
@@ -295,9 +295,10 @@ class BubblewrapRuntime(Runtime):
         with self._folder.area() as area:
             yield area
 
-    def restrict(self, network: NetworkPolicy) -> None:
-        """Let programs of the execution reach only what this policy allows, too, from `prepare_execution` on."""
-        self._lease = evolve(self._lease, network=(*self._lease.network, network))
+    def restrict(self, network: NetworkPolicy | None) -> None:
+        """Let programs of the execution reach only what this policy allows, too, from `prepare_execution` on; that of
+        the task before is over."""
+        self._lease = evolve(self._lease, network=(self.network, *(() if network is None else (network,))))
 
     @property
     def restricted(self) -> bool:

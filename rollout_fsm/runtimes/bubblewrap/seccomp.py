@@ -1,4 +1,4 @@
-"""A filter of system calls: what namespaces alone do not keep from programs, as a program of the kernel's packet filter.
+"""A filter of system calls, against what namespaces alone do not keep from programs; in the kernel's language for it.
 
 No namespaces of their own, in which they would have capabilities again; no sockets but of the kinds that the box's own
 network holds (a VM's socket to its host is none of them); none of the kernel's keys, logs, modules and the like; and no

@@ -1,7 +1,7 @@
 """What of the host's file system programs of a box see, read-only: chosen folders, never all of it.
 
-The system's programs and libraries, what these read in /etc, this interpreter, and what the user adds.
-Nothing of a home, of /run, of /var, of /opt or of /sys, unless it is added.
+The system's programs and libraries, what these read in /etc, this interpreter, and what the user adds. Nothing of a
+home, of /run, of /var, of /opt or of /sys, unless it is added.
 """
 
 import os
@@ -18,8 +18,6 @@ TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 """Folders that are links into /usr on most systems, and folders of their own on others."""
 OF_PYTHON = ("bin", "include", "lib", "lib64", "libexec", "pyvenv.cfg", "share", "ssl")
 """What makes up an installation of Python, whose folder may be anybody's home otherwise."""
-LINKS = 40
-"""How many links an interpreter's name may lead through."""
 
 
 @frozen
@@ -54,7 +52,7 @@ def python() -> Iterator[Mount]:
     """This interpreter and the packages that it has."""
     for prefix in sorted(_prefixes()):
         for name in OF_PYTHON:
-            path = Path(prefix) / name
+            path = prefix / name
             if path.exists():
                 yield _as_it_is(path)
 
@@ -64,16 +62,23 @@ def interpreter() -> str:
     return os.path.realpath(sys.executable)
 
 
+def called() -> Path | None:
+    """The name that this interpreter was called by, where that is outside of what is shown."""
+    name = Path(sys.executable)
+    shown = (Path("/usr"), *(Path("/") / top for top in TOP), *_prefixes())
+    return None if any(name.is_relative_to(folder) for folder in shown) else name
+
+
 def added(paths: Iterable[str], boxes: Path) -> Iterator[Mount]:
-    """What the user adds. Raises `SandboxError` for what is not there, and for a folder that holds those of all boxes."""
+    """What the user adds. Raises `SandboxError` for what is not there, and for a folder in which all boxes are."""
     for name in paths:
         path = Path(name)
         if not path.is_absolute() or not path.exists():
             raise SandboxError(f"read_only has {name!r}, which is no absolute path of anything on this machine")
         if boxes.is_relative_to(path.resolve()):
             raise SandboxError(
-                f"read_only has {name!r}, in which the folders of all boxes are ({boxes}); add what is needed of it, or "
-                f"set TMPDIR to another folder"
+                f"read_only has {name!r}, in which the folders of all boxes are ({boxes}); add what is needed of it, "
+                f"or set TMPDIR to another folder"
             )
         yield _as_it_is(path)
 
@@ -82,14 +87,8 @@ def _as_it_is(path: Path) -> Mount:
     return Mount(path, path)
 
 
-def _prefixes() -> set[str]:
-    """The folders in which this interpreter is installed, and those that its name leads through, but for /usr."""
+def _prefixes() -> set[Path]:
+    """The folders in which this interpreter and its environment are installed, but for /usr, which is shown anyway."""
     prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
-    path = sys.executable
-    for _ in range(LINKS):
-        prefixes.add(os.path.dirname(os.path.dirname(path)))
-        if not os.path.islink(path):
-            break
-        path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
-    prefixes |= {os.path.realpath(prefix) for prefix in prefixes}
-    return {prefix for prefix in prefixes if prefix not in ("/", "") and not Path(prefix).is_relative_to("/usr")}
+    prefixes |= {os.path.realpath(prefix) for prefix in prefixes} | {os.path.dirname(os.path.dirname(interpreter()))}
+    return {path for path in map(Path, prefixes) if path != path.parent and not path.is_relative_to("/usr")}

@@ -1,8 +1,8 @@
 """The background tasks of something that one call starts and another call stops.
 
-They are children of a system task of the event loop: a nursery that a call opened would have to be left in the same call.
-They run in the context of who opened them. What one of them raises is logged and ends that one alone. The invariant:
-after `close`, none runs.
+They are children of a system task of the event loop: a nursery that a call opened would have to be left in the same
+call. They run in the context of who opened them. What one of them raises is logged and ends that one alone. The
+invariant: after `close`, none runs.
 """
 
 import logging

@@ -1,5 +1,4 @@
-"""How much a box has written, measured again and again: its workspace, /tmp and /dev/shm, and what it holds open without
-a name.
+"""How much a box has written: in its workspace, /tmp and /dev/shm, and in files without a name that it holds open.
 
 A walk holds three descriptors, however deep the folders are, follows no link, and stops where it has seen too much.
 Blocking; callers run it in a thread of trio, and a cancellation ends it. The invariant: what is measured is the box's
@@ -68,8 +67,8 @@ class _Level:
 
 
 def measure(folders: Iterable[int], ancestor: int, limits: BoxLimits) -> Usage:
-    """Count what is in the folders, and what the descendants of a process hold open without a name, until that is beyond
-    the limits.
+    """Count what is in the folders, and what the descendants of a process hold open without a name, until that is
+    beyond the limits.
     """
     usage = Usage()
     for folder in folders:

@@ -2,7 +2,7 @@
 
 Each leads to one of the framework's own routes, or to the proxy that holds programs to their network policy. The first
 process of the box makes the socket and passes it out, so that no connection of the box touches the host's network but
-through the engine's hands. The invariant: what the box reaches is what is in `open`.
+through the engine's hands. The invariant: what the box reaches is what is in `_open`.
 """
 
 import errno
@@ -11,7 +11,7 @@ import socket
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from ipaddress import ip_address
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import trio
 from attrs import define, field, frozen
@@ -110,27 +110,42 @@ class Ways:
         await self._have({} if policies.forbids_all else {PROXY: self._proxy.answer})
 
     async def for_execution(self, policies: Policies, routes: Sequence[Route]) -> None:
-        """Leave what the policies allow, and the routes. What setup reached and they do not is cut."""
+        """Leave what the policies allow, and the routes. What setup reached and they do not is cut.
+
+        Raises `SandboxError` for a route that cannot be opened.
+        """
         served: dict[Place, Answer] = {}
-        far: set[tuple[Host, int]] = set()
+        elsewhere: set[tuple[Host, int]] = set()
         for route in routes:
-            url = urlsplit(route)
-            if url.hostname is None or url.scheme not in PORTS:
-                raise SandboxError(f"runtime {self.runtime} has a route that is no URL with a host: {_shown(url)}")
-            place = _place(url)
+            host, port = self._target(route)
+            place = _place(host, port)
             if place is None:
-                far.add((parse_host(url.hostname or ""), _port(url)))
+                elsewhere.add((parse_host(host), port))
                 continue
-            if place == PROXY:
-                raise SandboxError(f"runtime {self.runtime} has its proxy on the port of a route, {_shown(url)}")
-            dialled = partial(_dialled, url.hostname or "", _port(url))
+            dialled = partial(_dialled, host, port)
             answer = route.answer or dialled
             # Two that share a port are told apart by their paths, which only who listens there knows.
-            served[place] = answer if served.get(place, answer) is answer else dialled
-        self._proxy.policies = _Execution(policies.each, frozenset(far))
-        if far or not policies.forbids_all:
+            served[place] = answer if served.get(place, answer) == answer else dialled
+        if PROXY in served:
+            raise SandboxError(f"runtime {self.runtime} has its proxy on the port of a route, {PROXY[1]}: change that")
+        self._proxy.policies = _Execution(policies.each, frozenset(elsewhere))
+        if elsewhere or not policies.forbids_all:
             served[PROXY] = self._proxy.answer
         await self._have(served)
+
+    def _target(self, route: Route) -> Place:
+        """Host and port of a route, whose path may be a secret."""
+        try:
+            url = urlsplit(route)
+            host, port = url.hostname, url.port or PORTS.get(url.scheme)
+            if host is not None and port is not None:
+                return host, port
+        except ValueError as error:
+            raise SandboxError(f"runtime {self.runtime} has a route that is no URL: {error}") from None
+        raise SandboxError(
+            f"runtime {self.runtime} has a route that names no host, or no port of its own and none of "
+            f"{', '.join(PORTS)} as its scheme, but {url.scheme!r}"
+        )
 
     async def _have(self, wanted: Mapping[Place, Answer]) -> None:
         """Close the ways that are not wanted, or lead elsewhere, and open those that are missing."""
@@ -147,20 +162,28 @@ class Ways:
     async def _listener(self, place: Place) -> trio.SocketListener:
         """A socket that listens in the box."""
         host, port = place
+        cannot = f"runtime {self.runtime} cannot open {host}:{port} in its box"
         try:
             found = (await self._control.ask("listen", host, port)).descriptor
-        except OSError as error:
-            why = {
-                errno.EADDRINUSE: "a program of the setup listens there; have it take another port",
-                errno.EACCES: "it needs a port of 1024 or more",
-            }.get(error.errno or 0, str(error))
-            raise SandboxError(f"runtime {self.runtime} cannot open {host}:{port} in its box: {why}") from error
-        if found is None:
-            raise SandboxError(f"runtime {self.runtime} got no socket for {host}:{port} of its box")
-        try:
+            if found is None:
+                raise SandboxError(f"{cannot}: it got no socket")
             return trio.SocketListener(trio.socket.from_stdlib_socket(socket.socket(fileno=found)))
         except (OSError, ValueError) as error:
-            raise SandboxError(f"runtime {self.runtime} got no listening socket of its box: {error}") from error
+            known = {
+                errno.EADDRINUSE: "a program of the setup listens there; have it take another port",
+                errno.EACCES: "a route needs a port of 1024 or more",
+            }
+            raise SandboxError(f"{cannot}: {known.get(getattr(error, 'errno', 0), error)}") from error
+
+
+def _place(host: str, port: int) -> Place | None:
+    """Where in the box a route of the loopback interface is; None for any other."""
+    if host == "localhost":
+        host = "127.0.0.1"
+    try:
+        return (host, port) if ip_address(host).is_loopback else None
+    except ValueError:  # a name
+        return None
 
 
 async def _dialled(host: str, port: int, stream: trio.SocketStream) -> None:
@@ -172,21 +195,3 @@ async def _dialled(host: str, port: int, stream: trio.SocketStream) -> None:
         return
     async with origin:
         await tunnel(stream, origin, b"", lambda: None)
-
-
-def _place(url: SplitResult) -> Place | None:
-    """Where in the box the URL is to lead; None for one that is not of the loopback interface."""
-    host = "127.0.0.1" if url.hostname == "localhost" else url.hostname or ""
-    try:
-        return (host, _port(url)) if ip_address(host).is_loopback else None
-    except ValueError:  # a name
-        return None
-
-
-def _port(url: SplitResult) -> int:
-    return url.port or PORTS.get(url.scheme, 0)
-
-
-def _shown(url: SplitResult) -> str:
-    """The URL without what may be secret in it."""
-    return f"{url.scheme}://{url.hostname}:{_port(url)}"

@@ -14,7 +14,7 @@ from attrs import define, field, validators
 
 from rollout_fsm.errors import SandboxError
 from rollout_fsm.messages import JSON
-from rollout_fsm.network import NetworkPolicy
+from rollout_fsm.network import NetworkPolicy, Policies
 from rollout_fsm.runtime import ProgramResult, Route, Runtime
 from rollout_fsm.runtimes import launch
 from rollout_fsm.runtimes.docker import scripts
@@ -95,8 +95,7 @@ class DockerRuntime(Runtime):
             read_cap=self.read_cap,
         )
         self._ways = Ways(self.name)
-        if self.network is not None:
-            self.restrict(self.network)
+        self.restrict(None)
 
     @property
     def stopped(self) -> bool:
@@ -285,9 +284,10 @@ class DockerRuntime(Runtime):
         """Create or replace a regular file, its folders too; paths are those of `read`."""
         await self._running.write(path, data.encode() if isinstance(data, str) else data)
 
-    def restrict(self, network: NetworkPolicy) -> None:
-        """Let programs of the execution reach only what this policy allows, too, from `prepare_execution` on."""
-        self._ways.policies = self._ways.policies.joined(network)
+    def restrict(self, network: NetworkPolicy | None) -> None:
+        """Let programs of the execution reach only what this policy allows, too, from `prepare_execution` on; that of
+        the task before is over."""
+        self._ways.policies = Policies(tuple(policy for policy in (self.network, network) if policy is not None))
 
     @property
     def restricted(self) -> bool:

@@ -6,6 +6,8 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +27,27 @@ TAG = f"1000.{os.getpid():08}"
 """An argument by which the programs of a box are found from outside."""
 
 
-def abandoned(temporary: Path, left: str = "nothing") -> tuple[dict[str, JSON], dict[str, JSON]]:
-    """Have a process make two boxes and kill it; returns their leases when nothing lives of them any more."""
+@contextmanager
+def abandoning(temporary: Path, left: str) -> Iterator[tuple[subprocess.Popen[bytes], list[dict[str, JSON]]]]:
+    """A process that has made two boxes, and their leases; it is killed in the end, and nothing of them lives then."""
     command = [sys.executable, "-m", "tests.runtimes.bubblewrap.abandoned", str(temporary), TAG, left]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
-        one, other = json.loads(child.stdout.readline())
+        leases = json.loads(child.stdout.readline())
         started = [os.pidfd_open(pid) for pid in descendants(child.pid)]
         assert len(started) >= 4
+        yield child, leases
         child.send_signal(signal.SIGKILL)
     for process in started:
         select.select([process], [], [])
         os.close(process)
     assert with_argument(TAG) == []
-    return one, other
+
+
+def abandoned(temporary: Path, left: str = "nothing") -> list[dict[str, JSON]]:
+    """The leases of two boxes of a process that was killed."""
+    with abandoning(temporary, left) as (_, leases):
+        return leases
 
 
 @pytest.mark.parametrize("left", ["nothing", "a server", "what would not die", "a program that runs"])
@@ -76,6 +85,20 @@ async def test_files_of_an_engine_that_was_killed_are_taken_over_in_a_box_like_t
     await adopted.stop()
     assert await BubblewrapRuntime.adopt("again", lease) is None
     await BubblewrapRuntime.reclaim(other)
+
+
+async def test_what_the_engine_had_not_heard_yet_does_not_keep_the_box_from_saying_what_lived(temporary: Path) -> None:
+    with abandoning(temporary, "a program that runs") as (engine, leases):
+        engine.send_signal(signal.SIGSTOP)
+        programs = with_argument(TAG)
+        for pid in programs:
+            os.kill(pid, signal.SIGKILL)
+        while any(os.path.exists(f"/proc/{pid}") for pid in programs):
+            pass  # until their first processes have waited for them
+    for lease in leases:
+        adopted = await BubblewrapRuntime.adopt("again", lease)
+        assert adopted is not None
+        await adopted.stop()
 
 
 @pytest.mark.parametrize("left", ["a server", "a program that runs"])

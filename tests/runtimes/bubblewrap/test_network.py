@@ -181,11 +181,13 @@ async def test_more_connections_than_are_served_at_once_wait(monkeypatch: pytest
 @pytest.mark.parametrize(
     ("route", "said"),
     [
-        ("http://127.0.0.1:80/", r"cannot open 127.0.0.1:80 in its box: it needs a port of 1024 or more"),
+        ("http://127.0.0.1:80/", r"cannot open 127.0.0.1:80 in its box: a route needs a port of 1024 or more"),
         ("http://127.0.0.1:45678/", r"cannot open 127.0.0.1:45678 in its box: a program of the setup listens there"),
-        ("http://127.0.0.1:3128/key", r"has its proxy on the port of a route, http://127.0.0.1:3128$"),
-        ("nonsense", r"has a route that is no URL with a host"),
-        ("ftp://127.0.0.1/key", r"has a route that is no URL with a host: ftp://127.0.0.1:0$"),
+        ("http://127.0.0.1:3128/secret", r"has its proxy on the port of a route, 3128: change that$"),
+        ("secret", r"has a route that names no host, or no port .*, but ''$"),
+        ("ftp://127.0.0.1/secret", r"has a route that names no host, or no port .*, but 'ftp'$"),
+        ("http://127.0.0.1:secret/", r"has a route that is no URL"),
+        ("http://[::1/secret", r"has a route that is no URL"),
     ],
 )
 async def test_a_route_that_cannot_be_opened_is_named(route: str, said: str) -> None:

@@ -54,6 +54,15 @@ async def test_this_interpreter_runs_with_its_packages() -> None:
         assert (await runtime.run(["python3", "-c", "import sys; print(sys.prefix)"])).stdout == f"{sys.prefix}\n"
 
 
+async def test_this_interpreter_runs_by_whatever_name_it_was_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(PYTHON)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "link"))
+    async with box() as runtime:
+        assert (await runtime.run([f"{tmp_path}/link", "-c", "print(6 * 7)"])).stdout == "42\n"
+
+
 async def test_input_and_output_are_as_long_as_they_like() -> None:
     data = os.urandom(50_000).hex()
     async with box(cap=1 << 20) as runtime:
