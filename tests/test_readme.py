@@ -17,6 +17,7 @@ from tests.runtimes.bubblewrap.conftest import require_bubblewrap, unavailable
 
 README = Path(__file__).parent.parent / "README.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PRINTS = re.compile(r"  # prints (.+)$", re.MULTILINE)
 INSTALLS = ("pip install",)
 TASKS = "".join(f'{{"prompt": "{n} + {n}?", "answer": "{n + n}"}}\n' for n in range(1, 4))
 
@@ -53,6 +54,8 @@ def test_a_program_of_the_readme_runs_as_it_stands(program: str, folder: Path) -
         require_bubblewrap()
     done = run([sys.executable, "-c", program], folder)
     assert done.returncode == 0, done.stderr
+    for line in PRINTS.findall(program):
+        assert line in done.stdout.splitlines()
 
 
 def test_the_commands_of_the_readme_run_in_order(folder: Path) -> None:

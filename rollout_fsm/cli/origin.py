@@ -13,11 +13,11 @@ from attrs import evolve, frozen
 
 from rollout_fsm.cli.config_file import read_settings
 from rollout_fsm.cli.faults import UnwrittenError, UsageError, is_of_the_disk
+from rollout_fsm.cli.parts import endpoint_variable
 from rollout_fsm.cli.preparing import CONFIG
 from rollout_fsm.cli.settings import Settings
 from rollout_fsm.folder_lock import LOCK, FolderLock
 from rollout_fsm.models.faults import shown_url
-from rollout_fsm.models.openai import BASE_URL_VAR
 from rollout_fsm.output import TRACES
 
 __all__ = ["Begun", "begun_in"]
@@ -104,10 +104,11 @@ def _refuse_if_in_use(folder: Path) -> None:
 
 
 def _refuse_another_endpoint(settings: Settings, endpoint: str | None, config: Path) -> None:
-    now = os.environ.get(BASE_URL_VAR, "").strip()
+    variable = endpoint_variable(settings.model)
+    now = os.environ.get(variable, "").strip()
     said = settings.model is not None and settings.model.base_url is not None
     if endpoint is not None and not said and shown_url(now) != endpoint:
         raise UsageError(
-            f"the run asked its model at {endpoint}, as {BASE_URL_VAR} said, which is {shown_url(now) or 'not set'} "
+            f"the run asked its model at {endpoint}, as {variable} said, which is {shown_url(now) or 'not set'} "
             f"now; set it again, or say base_url under [model] in {config}"
         )

@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
+from typing import Literal, TypedDict, cast
 
 from attrs import asdict
 
@@ -15,10 +16,10 @@ from rollout_fsm.harness import Harness
 from rollout_fsm.harnesses import ChatHarness, ProgramHarness
 from rollout_fsm.machine.exact import suggestion
 from rollout_fsm.model import Model
-from rollout_fsm.models import LocalModel, OpenAIModel
+from rollout_fsm.models import AnthropicModel, LocalModel, OpenAIModel
 from rollout_fsm.retry import RetryOn, RetryPolicy
 
-__all__ = ["HARNESSES", "MODELS", "kind_of", "make_harness", "make_model", "make_retry"]
+__all__ = ["HARNESSES", "MODELS", "endpoint_variable", "kind_of", "make_harness", "make_model", "make_retry"]
 
 HARNESSES: Mapping[str, Callable[[], Harness]] = {"chat": ChatHarness, "example": example_harness}
 MODELS: Mapping[str, Callable[[], Model]] = {"local": LocalModel, "scripted": example_model}
@@ -40,6 +41,17 @@ def make_harness(named: str) -> Harness:
     return _program(named)
 
 
+def endpoint_variable(settings: ModelSettings | None) -> str:
+    """The environment variable that says where the model is asked, if nothing else does."""
+    anthropics = settings is not None and settings.speaks == ("messages",)
+    return (AnthropicModel if anthropics else OpenAIModel).BASE_URL_VAR
+
+
+class _Endpoint(TypedDict):
+    base_url: str | None
+    stream: bool
+
+
 def make_model(settings: ModelSettings | None, *, at: str | None = None) -> Model:
     """The model, checked as far as it can be without asking it: its key is there, its packages are installed. `at` is
     where the settings stand in a file, if they were not said by flags."""
@@ -56,8 +68,11 @@ def make_model(settings: ModelSettings | None, *, at: str | None = None) -> Mode
     key = settings.api_key_var
     if key is not None and not os.environ.get(key, "").strip():
         raise UsageError(f"{flags[2]}: the environment variable {key} is not set; it is to hold the endpoint's key")
-    variable = "OPENAI_API_KEY" if key is None else key
-    model = OpenAIModel(name, base_url=settings.base_url, api_key_var=variable, stream=bool(settings.stream))
+    endpoint = _Endpoint(base_url=settings.base_url, stream=bool(settings.stream))
+    if settings.speaks == ("messages",):
+        return _checked(AnthropicModel(name, api_key_var=key or AnthropicModel.KEY_VAR, **endpoint), name, flags[0])
+    spoken = cast("tuple[Literal['chat', 'responses'], ...] | None", settings.speaks)
+    model = OpenAIModel(name, api_key_var=key or OpenAIModel.KEY_VAR, speaks=spoken, **endpoint)
     return _checked(model, name, flags[0])
 
 

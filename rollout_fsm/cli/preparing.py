@@ -18,13 +18,13 @@ from attrs import asdict, evolve, frozen
 from rollout_fsm.cli.before import Before
 from rollout_fsm.cli.faults import UsageError
 from rollout_fsm.cli.judges import make_judges, with_prompts
-from rollout_fsm.cli.parts import MODELS, make_harness, make_model, make_retry
+from rollout_fsm.cli.parts import MODELS, endpoint_variable, make_harness, make_model, make_retry
 from rollout_fsm.cli.runtimes import make_runtime
 from rollout_fsm.cli.settings import LimitSettings, ModelSettings, OriginSettings, Settings, over, settle
 from rollout_fsm.cli.task_rows import read_tasks, selected, task_class
 from rollout_fsm.example import EXAMPLE_LIMITS, example_tasks
+from rollout_fsm.models import OpenAIModel
 from rollout_fsm.models.faults import shown_url
-from rollout_fsm.models.openai import BASE_URL_VAR
 from rollout_fsm.output import TRACES
 from rollout_fsm.settings import AgentSettings
 from rollout_fsm.task import Task
@@ -105,27 +105,37 @@ def prepared_from(said: Settings, *, run_id: str, folder: Path, shown: Path) -> 
 
 def recorded(prepared: Prepared) -> Settings:
     """The settings as they are written down: with what the surroundings said, so that `resume` need not guess."""
-    settings, endpoint, url = prepared.settings, None, os.environ.get(BASE_URL_VAR, "").strip()
+    settings, endpoint = prepared.settings, None
+    url = os.environ.get(endpoint_variable(settings.model), "").strip()
     if url and shown_url(url) == url:
-        settings = _asking_at(settings, url)
-    elif url and _asking_at(settings, url) != settings:  # a password or a key is in it
+        settings = _model_at(settings, url)
+    elif url and _model_at(settings, url) != settings:  # a password or a key is in it
         endpoint = shown_url(url)
+    url = os.environ.get(OpenAIModel.BASE_URL_VAR, "").strip()
+    if url and shown_url(url) == url:
+        settings = _judges_at(settings, url)
     return evolve(settings, origin=OriginSettings(folder=str(Path.cwd()), run=prepared.run_id, endpoint=endpoint))
 
 
-def _asking_at(settings: Settings, url: str) -> Settings:
-    """The settings, with this endpoint for whoever asks one and says none."""
-    model, judges = settings.model, settings.judges
-    if model is not None and model.name not in MODELS and model.base_url is None:
-        model = evolve(model, base_url=url)
-    if judges is not None:
-        judges = tuple(
-            evolve(judge, base_url=url)
-            if judge.model is not None and judge.model not in MODELS and judge.base_url is None
-            else judge
-            for judge in judges
-        )
-    return evolve(settings, model=model, judges=judges)
+def _model_at(settings: Settings, url: str) -> Settings:
+    """The settings, with this endpoint for the model, if it asks one and says none."""
+    model = settings.model
+    if model is None or model.name in MODELS or model.base_url is not None:
+        return settings
+    return evolve(settings, model=evolve(model, base_url=url))
+
+
+def _judges_at(settings: Settings, url: str) -> Settings:
+    """The settings, with this endpoint for each judge that asks one and says none."""
+    if settings.judges is None:
+        return settings
+    judges = tuple(
+        evolve(judge, base_url=url)
+        if judge.model is not None and judge.model not in MODELS and judge.base_url is None
+        else judge
+        for judge in settings.judges
+    )
+    return evolve(settings, judges=judges)
 
 
 def resume_line(folder: Path) -> str:

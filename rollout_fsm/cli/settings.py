@@ -56,6 +56,14 @@ NAME = "--"
 MAX_PORT = 2**16 - 1
 
 
+def _one_provider(speaks: tuple[str, ...]) -> str | None:
+    return (
+        "messages is another provider's than chat and responses; name the ones that the endpoint speaks"
+        if ("messages" in speaks and len(set(speaks)) > 1)
+        else None
+    )
+
+
 @frozen(kw_only=True)
 class ModelSettings:
     """Who answers the model calls."""
@@ -65,11 +73,15 @@ class ModelSettings:
     base_url: Annotated[str | None, Parameter(name=("--base-url", "-b", "--api-base-url"), metavar="URL")] = setting(
         some
     )
-    """OpenAI-compatible endpoint; else OPENAI_BASE_URL, else OpenAI's own."""
+    """The endpoint; else OPENAI_BASE_URL or ANTHROPIC_BASE_URL, else the provider's own."""
     api_key_var: Annotated[str | None, Parameter(name=("--api-key-var", "-k"), metavar="NAME")] = setting(some)
     """The name of the environment variable that holds the key; the key itself is never configured."""
     stream: Annotated[bool | None, Parameter(name="--stream")] = None
     """Ask the endpoint for its answers in chunks."""
+    speaks: Annotated[
+        tuple[Literal["chat", "responses", "messages"], ...] | None, Parameter(name="--speaks", negative_iterable="")
+    ] = setting(_one_provider)
+    """The APIs of the endpoint: chat and responses are OpenAI's (may be said again), messages is Anthropic's."""
 
 
 @frozen(kw_only=True)

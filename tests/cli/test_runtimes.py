@@ -10,8 +10,8 @@ from rollout_fsm.runtime import Runtime
 from tests.cli.conftest import CommandLine
 
 NOTHING = NetworkPolicy(allow=())
-SOME = NetworkSettings(allow=("pypi.org:443",), block=("*.evil.example",))
-POLICY = NetworkPolicy(allow=["pypi.org:443"], block=["*.evil.example"])
+SOME = NetworkSettings(allow=("example.org:443",), block=("*.evil.example",))
+POLICY = NetworkPolicy(allow=["example.org:443"], block=["*.evil.example"])
 
 
 def made(named: str, network: NetworkSettings | None = None, box: BoxSettings | None = None) -> Runtime:
@@ -81,7 +81,7 @@ def test_a_policy_of_a_file_is_checked_with_everything_else(cli: CommandLine) ->
 
 
 def test_what_is_said_of_a_box_is_shown_before_it_is_made(cli: CommandLine) -> None:
-    flags = ["--runtime", "bubblewrap", "--network.allow", "pypi.org", "--box.memory", "1000000000"]
+    flags = ["--runtime", "bubblewrap", "--network.allow", "example.org", "--box.memory", "1000000000"]
     done = cli("run", "--dry-run", *flags)
     assert done.code == 0, done.err
-    assert '[network]\nallow = ["pypi.org"]\n\n[box]\nmemory = 1000000000' in done.out
+    assert '[network]\nallow = ["example.org"]\n\n[box]\nmemory = 1000000000' in done.out
