@@ -2,16 +2,19 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from attrs import field, frozen
 
-from rollout_fsm.hosting import Hosting
+from rollout_fsm.held_open import HeldOpen, Hold, nobody_holds
 from rollout_fsm.messages import Deliver, Delivery, Message, Request, Response
 from rollout_fsm.runtime import ProgramResult, Runtime
 
 if TYPE_CHECKING:
     from rollout_fsm.trace import Trace
+
+T = TypeVar("T")
 
 
 class Respond(Protocol):
@@ -39,9 +42,8 @@ class Exchange:
     local_tool_urls: Mapping[str, str] = field(factory=dict)
     """The same as this process reaches them."""
     trace: "Trace"
-    hosting: Hosting | None = field(default=None, repr=False)
-    """Has what a harness in this process holds open from segment to segment; None outside of an engine."""
     _respond: Respond = field(repr=False)
+    _hold: Hold = field(default=nobody_holds, repr=False)
     _remaining: Callable[[], float] = field(repr=False)
 
     async def respond(self, request: Request, *, deliver: Deliver | None = None) -> Response:
@@ -52,6 +54,15 @@ class Exchange:
         `TaskError` when a hook did (L35).
         """
         return await self._respond(request, deliver=None if deliver is None else Delivery(deliver))
+
+    async def hold(self, manager: AbstractAsyncContextManager[T], *, name: str) -> HeldOpen[T]:
+        """Have a context manager entered by a task of the engine, for a harness in this process that holds something
+        open from segment to segment. It is left by `leave()`, at the latest after the session's `close`. `name`: what
+        messages call it.
+
+        Raises what entering it raised, and `RuntimeError` outside of an engine. A cancellation undoes the entering.
+        """
+        return await self._hold(manager, name=name)
 
     @property
     def time_remaining(self) -> float:

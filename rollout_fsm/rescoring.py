@@ -46,6 +46,7 @@ RESCORED = "rescored"
 
 SCORING = "scoring"
 NO_RUNTIME = "it takes the runtime, which is gone"
+NO_STATE = "it reads trace.state, which is not written"
 NO_HARNESS = "nothing of the task gave it, so it may be the harness's, and no harness was given"
 
 log = logging.getLogger("rollout_fsm")
@@ -270,13 +271,14 @@ class _Rescorer:
             trace.metrics.clear()
             trace.info = {name: value for name, value in earlier.info.items() if name != JUDGED}
             seed(trace, expected)
-            scoring = Scoring(trace, [signal for signal in expected if not signal.needs_runtime])
+            scoring = Scoring(trace, [signal for signal in expected if not signal.needs_runtime], unmeasurable=[])
             scoring.failures += faults
             outcome = await self._run(scoring, Bounds.settle(self.timeouts, task.timeouts).scoring)
         except BaseException:
             earlier.put_back(trace)
             raise
-        skipped = [_skipped(signal) for signal in expected if signal.needs_runtime]
+        skipped = [_skipped(signal, NO_RUNTIME) for signal in expected if signal.needs_runtime]
+        skipped += [_skipped(signal, NO_STATE) for signal in scoring.unmeasurable or ()]
         if self.harness is None:
             unknown = [name for name in earlier.metrics if name not in trace.metrics]
             trace.metrics.update(dict.fromkeys(unknown))
@@ -291,16 +293,17 @@ class _Rescorer:
             dropped=earlier.not_in(trace),
         )
         self._tell(rescored, earlier, type(task).__name__, outcome.lost)
-        self._judge_again(trace, hooks)
+        self._judge_again(trace, hooks, whole=trace.reward is not None and not outcome.failures)
         return rescored
 
-    def _judge_again(self, trace: Trace, hooks: Hooks) -> None:
-        """Whether the reward counts: never without one, and else as the table has it for a rollout that ended so."""
+    def _judge_again(self, trace: Trace, hooks: Hooks, *, whole: bool) -> None:
+        """Whether the reward counts: never without one, nor where a signal failed, and else as the table has it for a
+        rollout that ended so."""
         ending = trace.ending
-        if not isinstance(ending, Ending) or not ending.graded or ending.counts == (trace.reward is not None):
+        if not isinstance(ending, Ending) or not ending.graded or ending.counts == whole:
             return
         counts = False
-        if trace.reward is not None:
+        if whole:
             try:
                 counts = ending_of(trace, self.services.endings, stops=hooks.stop_names).counts
             except (LookupError, ValueError) as unknown:  # of states that this table does not know
@@ -409,8 +412,8 @@ def _is_a_fault(error: BaseException) -> bool:
     return isinstance(error, FormatError | _MisfitError)
 
 
-def _skipped(signal: Signal) -> Skipped:
-    return Skipped(kind=signal.kind, name=signal.name, why=NO_RUNTIME)
+def _skipped(signal: Signal, why: str) -> Skipped:
+    return Skipped(kind=signal.kind, name=signal.name, why=why)
 
 
 def _without_nulls(record: dict[str, JSON]) -> dict[str, JSON]:

@@ -25,6 +25,7 @@ from rollout_fsm.outcome import Failure, bare, failed, interrupts, is_cancelled,
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.task import Task
 from rollout_fsm.trace import Reward, Trace
+from rollout_fsm.unwritten_state import StateNotWrittenError
 
 Kind: TypeAlias = Literal["metric", "reward", "judge"]
 ORDER: tuple[Kind, ...] = ("metric", "reward", "judge")
@@ -147,6 +148,8 @@ class Scoring:
     """What signals raised when they were interrupted."""
     late: list[Signal] = field(factory=list, init=False)
     """Signals that were still running when the scoring was interrupted."""
+    unmeasurable: list[Signal] | None = None
+    """Where it is a list: signals that read the state of a trace that was read from a file; elsewhere these fail."""
     _given: dict[tuple[str, str], Signal] = field(factory=dict, init=False, repr=False)
     _rewards: dict[str, Reward] = field(factory=dict, init=False, repr=False)
     """The rewards that signals returned."""
@@ -171,6 +174,8 @@ class Scoring:
                 self.lost += lost(plain(measured.error))
             elif measured.error is None:
                 self._record(signal, measured.value)
+            elif self.unmeasurable is not None and isinstance(measured.error, StateNotWrittenError):
+                self.unmeasurable.append(signal)
             elif plain(measured.error) or not interrupts(measured.error):
                 self._failed(signal, *failed(measured.error, TaskError, signal.said))
             if measured.error is not None:

@@ -261,7 +261,8 @@ class Trace:
     unknown: dict[tuple[str, ...], JSON] = field(factory=dict)
     """What a file said beyond this schema, by its path: `("nodes", "0", "advantages")`, say (L84)."""
     state: dict[str, object] = field(factory=dict, eq=False)
-    """Shared by the hooks, tools and rewards of this rollout; never written."""
+    """Shared by the hooks, tools and rewards of this rollout; never written, and said to be so where it is read from a
+    trace that was."""
     _graph: Graph = field(init=False, eq=False)
     _tokens: TokenCounts = field(init=False, eq=False)
     _answered: set[int] = field(init=False, eq=False)

@@ -27,6 +27,7 @@ from rollout_fsm.message_json import register_messages
 from rollout_fsm.messages import JSON, Sampling
 from rollout_fsm.strict_json import parse_json
 from rollout_fsm.trace import Trace
+from rollout_fsm.unwritten_state import UnwrittenState
 
 __all__ = ["FormatError", "trace_from_json", "trace_to_json", "trace_to_json_leaving_out"]
 
@@ -48,13 +49,15 @@ def trace_to_json(trace: Trace) -> str:
 
 
 def trace_from_json(line: str | bytes) -> Trace:
-    """The trace that a line says; sealed if its rollout is over.
+    """The trace that a line says; sealed if its rollout is over. Its `state` is not known: reading it raises
+    `StateNotWrittenError`.
 
     Raises `FormatError` with every fault and its path; fields that the schema does not have are no faults.
     """
     data = _parsed(line)
     trace = structured(_CONVERTER, data, Trace, READING)
     trace.unknown = beyond(data, _to_plain(trace))
+    trace.state = UnwrittenState()
     if trace.is_completed:
         trace.seal()
     return trace

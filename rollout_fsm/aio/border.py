@@ -7,6 +7,7 @@ server is. What goes back where it came from is itself again, and what holds no 
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from functools import partial, wraps
 from typing import TypeVar, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -14,7 +15,9 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from attrs import define, evolve, field
 
 from rollout_fsm.aio.homes import Home, home
+from rollout_fsm.foreign import manager
 from rollout_fsm.harness import Exchange, HarnessSession, Respond
+from rollout_fsm.held_open import HeldOpen, Hold
 from rollout_fsm.messages import Deliver, Delivery
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.toolset import RolloutContext, Toolset
@@ -40,17 +43,31 @@ class Border:
         """What stands for this thing on that side."""
         thing = unwrapped(thing)
         crossing: object = thing
-        if isinstance(thing, Runtime | HarnessSession):
+        if isinstance(thing, Runtime | HarnessSession | HeldOpen):
             crossing = self._facade(side, thing) if _needs_facade(type(thing), side) else thing
         elif isinstance(thing, RolloutContext):
             serve = cast("Callable[[Toolset, RolloutContext], Awaitable[str]]", self.callable_on(side, thing._serve))
             crossing = evolve(thing, runtime=self.to(side, thing.runtime), serve=serve)
         elif isinstance(thing, Exchange):
             respond = cast("Respond", self.callable_on(side, thing._respond))
-            crossing = evolve(thing, runtime=self.to(side, thing.runtime), respond=respond)
+            hold = cast("Hold", self._holding(side, thing._hold))
+            crossing = evolve(thing, runtime=self.to(side, thing.runtime), respond=respond, hold=hold)
         elif isinstance(thing, Delivery):
             crossing = Delivery(cast("Deliver", self.callable_on(side, thing._take)))
         return cast("T", crossing)
+
+    def _holding(self, side: Home, hold: Function) -> Function:
+        """What holds something open, callable on that side; what is given to it on asyncio is entered there."""
+        hold = getattr(hold, _CARRIES, hold)
+        if side == "trio":
+            return hold
+
+        async def held(thing: AbstractAsyncContextManager[object], *, name: str) -> object:
+            return await cast("Hold", hold)(manager(thing), name=name)
+
+        holding = self._crossing(side, "trio", held)
+        setattr(holding, _CARRIES, hold)
+        return holding
 
     def handing_over(self, function: Function, side: Home) -> Function:
         """The function of that side, with what is handed to it made callable there."""

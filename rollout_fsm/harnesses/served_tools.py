@@ -17,7 +17,7 @@ from rollout_fsm.attempt import attempt
 from rollout_fsm.errors import ToolsetError, leaves, text
 from rollout_fsm.function_tool import parsed
 from rollout_fsm.harness import Exchange
-from rollout_fsm.hosting import Hosted, Hosting
+from rollout_fsm.held_open import HeldOpen
 from rollout_fsm.messages import Tool, ToolCall
 from rollout_fsm.tool_client import ToolClient, http_tool_client, text_of
 
@@ -32,7 +32,7 @@ _SPELLED_OTHERWISE = re.compile(r"[^A-Za-z0-9_-]")
 @frozen(kw_only=True, eq=False)
 class _ServedTool:
     server: str
-    connection: Hosted[ToolClient]
+    connection: HeldOpen[ToolClient]
     tool: "mcp_types.Tool"
 
 
@@ -40,7 +40,7 @@ class _ServedTool:
 class ServedTools:
     """The tools of all tool servers of one rollout."""
 
-    _connections: Sequence[Hosted[ToolClient]]
+    _connections: Sequence[HeldOpen[ToolClient]]
     _timeout: float
     _by_name: Mapping[str, _ServedTool]
 
@@ -50,11 +50,11 @@ class ServedTools:
 
         Raises `ToolsetError` naming one that cannot be asked for its tools; what was connected is then closed (L8).
         """
-        connections: list[Hosted[ToolClient]] = []
+        connections: list[HeldOpen[ToolClient]] = []
         served: list[_ServedTool] = []
         try:
             for server, url in exchange.local_tool_urls.items():
-                connections.append(await _connected(exchange.hosting, server, url))
+                connections.append(await _connected(exchange, server, url))
                 served += await _listed(connections[-1], server, url)
             return cls(connections, timeout, _by_name(served, taken))
         except BaseException:
@@ -98,16 +98,14 @@ class ServedTools:
             del error  # a frame that keeps an exception which it raises is kept by it
 
 
-async def _connected(hosting: Hosting | None, server: str, url: str) -> Hosted[ToolClient]:
-    if hosting is None:
-        raise ToolsetError(f"tool server {server!r}: a connection to it needs an engine that holds it open")
+async def _connected(exchange: Exchange, server: str, url: str) -> HeldOpen[ToolClient]:
     try:
-        return await hosting.enter(http_tool_client(url), name=f"the connection to tool server {server!r}")
+        return await exchange.hold(http_tool_client(url), name=f"the connection to tool server {server!r}")
     except Exception as error:  # noqa: BLE001  (as the cause it would show the URL)
         raise _unreachable(server, url, error) from None
 
 
-async def _listed(connection: Hosted[ToolClient], server: str, url: str) -> list[_ServedTool]:
+async def _listed(connection: HeldOpen[ToolClient], server: str, url: str) -> list[_ServedTool]:
     try:
         tools = await connection.value.list_tools()
     except Exception as error:  # noqa: BLE001  (as the cause it would show the URL)
@@ -121,7 +119,7 @@ def _unreachable(server: str, url: str, error: Exception) -> ToolsetError:
     return ToolsetError(f"tool server {server!r} could not be asked for its tools: {why}")
 
 
-async def _close(connections: Sequence[Hosted[ToolClient]]) -> BaseException | None:
+async def _close(connections: Sequence[HeldOpen[ToolClient]]) -> BaseException | None:
     """Close all; returns the first error. Where this is cancelled, they are given up instead of said good-bye to."""
     alive = [connection for connection in reversed(connections) if not connection.ended]
     ends = [await attempt(connection.leave) for connection in alive]

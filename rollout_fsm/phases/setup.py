@@ -6,6 +6,7 @@ from rollout_fsm.attempt import strikeable
 from rollout_fsm.errors import HarnessError, InterceptionError, SandboxError, TaskError, ToolsetError
 from rollout_fsm.foreign import call
 from rollout_fsm.harness import Exchange, HarnessSession
+from rollout_fsm.held_open import SessionHolds
 from rollout_fsm.outcome import Outcome
 from rollout_fsm.runtime import Route
 from rollout_fsm.session import Session
@@ -78,6 +79,8 @@ async def setup(world: World) -> Outcome:
     endpoint = _reachable(world, "the gateway", slot.url) if slot.url else ""
     world.calling(HarnessError, "opening the harness session", SHARED)
     agent = world.agent
+    holds = SessionHolds(plan.services.hosting)
+    world.hold("close", "what the harness session held open", holds.close)
     exchange = Exchange(
         prompt=world.opening,
         system_prompt=plan.task.system_prompt,
@@ -87,8 +90,8 @@ async def setup(world: World) -> Outcome:
         tool_urls=dict(world.tool_urls),
         local_tool_urls=here,
         trace=trace,
-        hosting=plan.services.hosting,
         respond=session.respond,
+        hold=holds.hold,
         remaining=lambda: agent.left,
     )
     harness_session = await call(plan.harness.open_session, exchange)

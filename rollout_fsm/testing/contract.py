@@ -22,7 +22,7 @@ __all__ = ["Contract", "check"]
 AnyContract = TypeVar("AnyContract", bound="Contract")
 
 HUNG = "find what is waited for (a cancellation has to end any wait), or raise `timeout` if it is only slow"
-RAISED = "nothing in this test may raise that: see the traceback of its cause"
+RAISED = "nothing in this test may raise that: see where it came from"
 
 
 class Contract:
@@ -45,6 +45,10 @@ class Contract:
         """What there is, at this moment, of anything that was made: folders, containers, processes. Override it so that
         what is left behind is seen."""
         return ()
+
+    def unfinished(self, what: str, makes: str) -> NoReturn:
+        """Fail where a subclass has not been told how its implementation is made."""
+        raise ContractError(f"{type(self).__name__} has no {what}", f"define it: it returns {makes}")
 
     @contextmanager
     def nothing_left(self, change: str) -> Iterator[None]:
@@ -110,5 +114,5 @@ def _found(raised: BaseException) -> BaseException:
         if not isinstance(leaf, Exception | trio.Cancelled):
             return leaf
     breach = ContractError("; ".join(f"{text(leaf)} was raised" for leaf in each), RAISED)
-    breach.__cause__ = each[0]
-    return breach
+    breach.__cause__ = each[0].__cause__
+    return breach.with_traceback(each[0].__traceback__)

@@ -64,13 +64,13 @@ class Strike(trio.abc.Instrument):
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         """Trio has run a task to its next checkpoint."""
-        self.step([frame.f_code.co_name for frame, _ in task.iter_await_frames()])
+        self.step(lambda: [frame.f_code.co_name for frame, _ in task.iter_await_frames()])
 
-    def step(self, functions: list[str]) -> None:
-        """Something has come to its next checkpoint, in the last of these functions."""
+    def step(self, functions: Callable[[], list[str]]) -> None:
+        """Something has come to its next checkpoint; in the last of these functions it waits there."""
         self.steps += 1
         if self.steps == self.point:
-            self.where = " > ".join(functions[-SHOWN:]) or "its last step"
+            self.where = " > ".join(functions()[-SHOWN:]) or "its last step"
             self._scope.cancel()
 
     def _counted(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
@@ -91,7 +91,9 @@ async def sweep(life: Callable[[Strike], Awaitable[None]], points: int) -> None:
         try:
             await life(strike)
         except ContractError as breach:
-            where = f"at step {point} of {counting.steps}, in {strike.where}" if strike.came else "nowhere"
+            if not strike.came:
+                raise
+            where = f"at step {point} of {counting.steps}, in {strike.where}"
             raise ContractError(f"cancelled {where}: {breach.came}", breach.change) from None
 
 
@@ -123,5 +125,5 @@ class _Counted(Generator[Any, Any, T]):
         return self._asked(self._inner.throw(*raised))
 
     def _asked(self, asked: Any) -> Any:
-        self._strike.step([self._name])
+        self._strike.step(lambda: [self._name])
         return asked

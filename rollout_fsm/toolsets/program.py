@@ -4,9 +4,15 @@ Its exit, where it comes by itself, ends whoever holds it, by a `ToolsetError` w
 """
 
 import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
 
@@ -15,10 +21,13 @@ from attrs import define, field
 from trio.lowlevel import FdStream
 
 from rollout_fsm.errors import SandboxError, ToolsetError, text
+from rollout_fsm.runtimes import launch
 from rollout_fsm.runtimes.conversation import CHUNK, converse
-from rollout_fsm.runtimes.launch import MARKER
+from rollout_fsm.runtimes.looks import looks
 from rollout_fsm.runtimes.output import HeadTail
-from rollout_fsm.runtimes.programs import DRAIN, Programs
+from rollout_fsm.runtimes.programs import DRAIN, PATIENCE, Programs
+from rollout_fsm.runtimes.threads import file_limiter
+from rollout_fsm.toolsets import supervisor
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -35,6 +44,8 @@ FAREWELL = 1.0
 """Seconds that it has to exit by itself once its standard input has ended, and to follow the end of its output."""
 GRACE = 3.0
 """Seconds between TERM and KILL."""
+SERIAL = 0
+"""The number of the one program."""
 
 
 @define(eq=False)
@@ -118,21 +129,80 @@ class Program:
 
 
 class _Started(Programs):
-    """The one program of a tool server, with what it starts."""
+    """The one program of a tool server, with what it starts, under a supervisor that ends them when the engine is gone.
+    What is known here is the supervisor, which lives and exits with the program.
+    """
 
     @asynccontextmanager
     async def program(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> AsyncIterator[trio.Process]:
-        serial, process = await self._start(argv, cwd, env, b"")
+        """Run it for a block. Raises what says why it cannot be started."""
+        ours, theirs = socket.socketpair()
+        lifeline = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
         try:
-            yield process
+            with theirs:
+                process = await self._supervised(argv, cwd, env, theirs)
+            try:
+                await self._begun(lifeline, argv, cwd, env)
+                yield process
+            finally:
+                await self._end_supervised(process, lifeline)
         finally:
-            await self._let_go(serial, process, exited=False)
+            ours.close()
+
+    @trio.lowlevel.enable_ki_protection
+    async def _supervised(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], theirs: socket.socket
+    ) -> trio.Process:
+        """Start the supervisor and know it: nothing comes between the two, neither a cancellation nor a Ctrl-C."""
+        begun = [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno()), env.get("LC_CTYPE", ""), *argv]
+        try:
+            process = await trio.lowlevel.open_process(
+                begun,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=str(cwd),
+                env={**env, self.marker: str(SERIAL)},
+                start_new_session=True,
+                pass_fds=[theirs.fileno()],
+            )
+        except OSError as error:
+            raise await self._why(error, begun, cwd, env) from error
+        self.next_serial = SERIAL + 1
+        self._known[SERIAL] = process
+        return process
+
+    async def _begun(self, lifeline: trio.SocketStream, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
+        """Wait until the program runs."""
+        said = await lifeline.receive_some(CHUNK)
+        if not said:
+            raise SandboxError("its supervisor ended before it could start it")
+        if number := int(said):
+            raise await self._why(OSError(number, os.strerror(number)), argv, cwd, env)
+
+    async def _why(self, error: OSError, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Exception:
+        explained = partial(launch.explain, error, argv, env, cwd, self.runtime)
+        return await trio.to_thread.run_sync(explained, limiter=file_limiter())
+
+    async def _end_supervised(self, process: trio.Process, lifeline: trio.SocketStream) -> None:
+        """Ask everybody to end, have the supervisor end them after a grace, then whoever got away from it."""
+        with trio.CancelScope(shield=True):
+            if process.returncode is None:
+                await looks().strike(partial(self._strike, range(SERIAL, SERIAL + 1), signal.SIGTERM, frozenset()))
+                with trio.move_on_after(self.grace):
+                    await process.wait()
+            await trio.aclose_forcefully(lifeline)
+            with trio.move_on_after(PATIENCE):
+                await process.wait()
+            await self._let_go(SERIAL, process, exited=False)
 
 
 @asynccontextmanager
 async def running(name: str, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> AsyncIterator[Program]:
     """Run a program for a block. Raises `ToolsetError` where it cannot be started, or exits before the block does."""
-    started = _Started(runtime=f"of tool server {name!r}", marker=f"{MARKER}{uuid.uuid4().hex}", cap=WORDS, grace=GRACE)
+    started = _Started(
+        runtime=f"of tool server {name!r}", marker=f"{launch.MARKER}{uuid.uuid4().hex}", cap=WORDS, grace=GRACE
+    )
     async with AsyncExitStack() as stack:
         try:
             process = await stack.enter_async_context(started.program(argv, cwd, env))

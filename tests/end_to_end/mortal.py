@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import count
@@ -31,16 +31,21 @@ from rollout_fsm import (
     RetryPolicy,
     Runtime,
     ScriptedModel,
+    StdioToolset,
     Task,
+    Toolset,
     Trace,
     open_engine,
     reward,
     trace_to_json,
 )
 from rollout_fsm.runtime import RuntimeFactory
+from rollout_fsm.toolsets import program
 from rollout_fsm.trace import TransitionRecord
 from tests.end_to_end.agents import QUIET, agent
+from tests.profiles import ROOT
 
+SERVER = ROOT / "tests" / "toolsets" / "stdio_server.py"
 ROLLOUTS_PER_TASK = 2
 MAX_CONCURRENT = 6
 
@@ -81,6 +86,14 @@ class Revised(Errand):
         return f"revised {self.number}"
 
 
+@frozen(kw_only=True)
+class Served(Errand):
+    """It brings a tool server that does not end when it is asked to, with a child and a daemon of its own."""
+
+    def toolsets(self) -> Sequence[Toolset]:
+        return [StdioToolset([sys.executable, "-I", str(SERVER), "deaf", "stubborn", "child", "daemon"], name="tools")]
+
+
 def answer(prompt: object) -> str:
     """What the model answers."""
     return f"done: {prompt}"
@@ -88,7 +101,7 @@ def answer(prompt: object) -> str:
 
 def tasks(number: int, edition: int) -> list[Task]:
     """So many tasks: the first two are equal, one in four fails now and then, one in ten for good; one in ten has
-    another content in each edition."""
+    another content in each edition, and one in ten a tool server."""
     return [_task(max(1, place), edition) for place in range(number)]
 
 
@@ -97,7 +110,8 @@ def _task(place: int, edition: int) -> Task:
         return Revised(prompt=f"errand {place}, edition {edition}", number=place)
     if place % 10 == 4:
         return Errand(prompt=f"hopeless errand {place}")
-    return Errand(prompt=f"{'unlucky ' if place % 4 == 2 else ''}errand {place}")
+    prompt = f"{'unlucky ' if place % 4 == 2 else ''}errand {place}"
+    return Served(prompt=prompt) if place % 10 == 2 else Errand(prompt=prompt)
 
 
 @define
@@ -186,6 +200,7 @@ async def main(folder: Path, number: int, edition: int, runtime: str) -> None:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     tempfile.gettempdir()  # it tries the folder with a file, which a process that is killed then leaves there
+    program.FAREWELL = program.GRACE = 0.05
     if last := int(sys.argv[4]):
         mortal(last)
     trio.run(main, Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[5])

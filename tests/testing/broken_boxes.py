@@ -418,9 +418,24 @@ class SaysThePolicy(MemoryBox):
 
 @breaks("test_a_policy_is_enforced_or_refused")
 class TakesWhatItRefuses(MemoryBox):
-    def restrict(self, network: NetworkPolicy) -> None:
+    def restrict(self, network: NetworkPolicy | None) -> None:
         super().restrict(network)
-        raise SandboxError("this box holds nobody to a policy")
+        if network is not None:
+            raise SandboxError("this box holds nobody to a policy")
+
+
+@breaks("test_the_policy_of_a_task_ends_with_it")
+class KeepsPolicies(MemoryBox):
+    def restrict(self, network: NetworkPolicy | None) -> None:
+        super().restrict(network or self.policy)
+
+
+@breaks("test_the_policy_of_a_task_ends_with_it")
+class WantsAPolicy(MemoryBox):
+    def restrict(self, network: NetworkPolicy | None) -> None:
+        if network is None:
+            raise SandboxError("there is no policy to hold anybody to")
+        super().restrict(network)
 
 
 @breaks("test_the_frameworks_own_routes_stay_open_under_a_policy")

@@ -303,7 +303,7 @@ class MemoryBox(Runtime):
 
     # --- the execution
 
-    def restrict(self, network: NetworkPolicy) -> None:
+    def restrict(self, network: NetworkPolicy | None) -> None:
         self.policy = network
 
     @property

@@ -16,12 +16,14 @@ from rollout_fsm.messages import Message, Request, Response, SystemMessage, Tool
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.strict_json import parse_json
 from rollout_fsm.testing import HarnessContract
+from rollout_fsm.testing.expecting import ContractError
 from rollout_fsm.tool_client import ToolClient, http_tool_client, text_of
 from rollout_fsm.trace import Trace
 from tests.testing.memory_box import MemoryBox
-from tests.testing.running import failures, in_virtual_time, names, said_in_full
+from tests.testing.running import failures, in_virtual_time, names, outcome, said_in_full
 
 USES_TOOLS = "test_the_model_is_shown_the_tools_and_its_calls_are_run"
+GOES_ON = "test_a_conversation_goes_on_with_the_users_messages"
 EVERYWHERE = "test_a_rollout_that_is_cancelled_anywhere_is_released"
 OPEN: set[int] = set()
 """The sessions that are open."""
@@ -139,7 +141,7 @@ class Nameless(Talker):
 
 @breaks(
     "test_the_prompt_reaches_the_model",
-    "test_a_conversation_goes_on_with_the_users_messages",
+    GOES_ON,
     "test_rollouts_at_once_do_not_mix",
     "test_rollouts_one_after_the_other_do_not_mix",
 )
@@ -160,7 +162,7 @@ class HearsTheUserLater(Talk):
         return messages if self.segments > 1 else ()
 
 
-@breaks("test_a_conversation_goes_on_with_the_users_messages")
+@breaks(GOES_ON)
 class Forgets(Talk):
     def heard(self, messages: Sequence[Message]) -> Sequence[Message]:
         if self.segments > 1:
@@ -168,7 +170,7 @@ class Forgets(Talk):
         return messages
 
 
-@breaks("test_a_conversation_goes_on_with_the_users_messages")
+@breaks(GOES_ON)
 class Monologue(Talk):
     def heard(self, messages: Sequence[Message]) -> Sequence[Message]:
         return messages if self.segments == 1 else ()
@@ -297,18 +299,17 @@ def test_there_is_a_broken_harness_for_each_test() -> None:
 
 
 def test_a_harness_that_cannot_go_on_has_to_say_so() -> None:
-    class GoesOn(InMemory):
-        resumes = False
-        points = 1
-
     class SaysSo(Talk):
         async def run(self, messages: Sequence[Message] | None) -> None:
             if self.segments:
                 raise HarnessError("this harness has one segment")
             await super().run(messages)
 
-    class Stops(GoesOn):
+    class OneSegment(InMemory):
+        resumes = False
+
+    class Stops(OneSegment):
         kind = type("Stops", (Talker,), {"session": SaysSo})
 
-    assert list(failures(GoesOn)) == ["test_a_conversation_goes_on_with_the_users_messages"]
-    assert failures(Stops) == {}
+    assert isinstance(outcome(OneSegment, GOES_ON), ContractError)
+    assert outcome(Stops, GOES_ON) is None

@@ -70,7 +70,7 @@ class TestRuntime(RuntimeContract):
     runs_on = "asyncio"
     has_leases = False
     isolated = False
-    points = 4
+    points = 2
 
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

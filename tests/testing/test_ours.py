@@ -43,7 +43,7 @@ def endpoint() -> Iterator[None]:
 
 class TestLocalRuntime(RuntimeContract):
     isolated = False
-    points = 6
+    points = 4
 
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ class TestScriptedModel(ModelContract):
 
 class TestOpenAIModel(ModelContract):
     url: ClassVar[str]
-    points = 10
+    points = 6
 
     def make(self) -> OpenAIModel:
         return OpenAIModel("echo", base_url=f"{self.url}/v1", api_key_var=None)
@@ -166,7 +166,7 @@ class TestStdioToolset(ToolsetContract):
     result = "plum"
     fails = "fail", {}
     waits = "wait", {}
-    points = 4
+    points = 3
 
     def make(self) -> StdioToolset:
         return StdioToolset([sys.executable, "-IS", STDIO_SERVER])

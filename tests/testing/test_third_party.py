@@ -13,9 +13,8 @@ from tests.testing.running import names
 
 REPOSITORY = Path(__file__).parents[2]
 THEIRS = """
-from rollout_fsm import ChatHarness, ScriptedModel
-from rollout_fsm.runtimes import LocalRuntime
-from rollout_fsm.testing import HarnessContract, ModelContract, RuntimeContract
+from rollout_fsm import LocalRuntime, ScriptedModel
+from rollout_fsm.testing import ModelContract, RuntimeContract
 
 
 class StoppedOnce(LocalRuntime):
@@ -34,13 +33,6 @@ class TestRuntime(RuntimeContract):
         return StoppedOnce(name)
 
 
-class TestHarness(HarnessContract):
-    points = 3
-
-    def make(self):
-        return ChatHarness()
-
-
 class TestModel(ModelContract):
     limits_tokens = False
 
@@ -57,23 +49,13 @@ SLOW = "test_a_timeout_kills"
 @pytest.mark.whole_process
 def test_a_test_file_of_theirs_is_collected_run_and_reported(tmp_path: Path) -> None:
     (tmp_path / "test_theirs.py").write_text(THEIRS)
-    words = [
-        "-v",
-        "-rs",
-        "-W",
-        "error",
-        "-p",
-        "no:cacheprovider",
-        "-k",
-        f"not {SLOW} and not (Unfinished and not name)",
-    ]
+    chosen = f"not {SLOW} and not (Unfinished and not name)"
+    words = ["-v", "-rs", "-W", "error", "-p", "no:cacheprovider", "-k", chosen]
     ran = pytest_in(tmp_path, *words)
     said = re.findall(r"^test_theirs.py::Test(\w+)::(test_\w+) (\w+)", ran.stdout, re.MULTILINE)
     outcomes = {(kind, test): outcome for kind, test, outcome in said}
     expected = {("Runtime", name) for name in names(RuntimeContract) if SLOW not in name}
-    expected |= {("Harness", name) for name in names(HarnessContract)} | {
-        ("Model", name) for name in names(ModelContract)
-    }
+    expected |= {("Model", name) for name in names(ModelContract)}
     assert set(outcomes) == expected | {("Unfinished", "test_a_model_has_a_name")}, ran.stdout
     failed = {each for each, outcome in outcomes.items() if outcome == "FAILED"}
     assert failed == {
@@ -81,20 +63,20 @@ def test_a_test_file_of_theirs_is_collected_run_and_reported(tmp_path: Path) -> 
         ("Runtime", "test_a_stop_that_is_cancelled_anywhere_is_finished_by_another"),
         ("Unfinished", "test_a_model_has_a_name"),
     }
-    report = ran.stdout.partition(" TestRuntime.test_stop_may_be_called_again ")[2]
+    report = re.sub(r"^E +", "", ran.stdout, flags=re.MULTILINE)
     assert (
         "the contract: A further `stop` changes nothing, and raises nothing (L8).\n"
-        "E       what came:    the second stop() raised RuntimeError: it is stopped already\n"
-        "E       to change:    return where nothing is left to be stopped\n"
+        "what came:    the second stop() raised RuntimeError: it is stopped already\n"
+        "to change:    return where nothing is left to be stopped\n"
     ) in report
-    assert "define make(self) on TestUnfinished: it returns your model" in ran.stdout
-    assert "isolated is False: programs see the machine that they run on" in ran.stdout
+    assert "what came:    TestUnfinished has no make(self)\nto change:    define it: it returns your model\n" in report
+    assert "isolated is False: programs see the machine that they run on" in report
 
 
 @pytest.mark.whole_process
 def test_importing_the_kit_loads_neither_pytest_nor_a_protocol() -> None:
-    code = "import rollout_fsm.testing, sys; print([name for name in ('pytest', 'mcp', 'hypercorn') if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    code = "import rollout_fsm.testing, sys; print({'pytest', 'mcp', 'hypercorn'} & sys.modules.keys())"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
 def test_there_are_tests_enough_for_each_contract() -> None:

@@ -1,4 +1,4 @@
-"""Each test of the tool server's contract fails by the one that breaks just this of it."""
+"""Each test of the tool server's contract fails by the one that breaks just this of it, which passes the plain ones."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -99,19 +99,15 @@ class Own(ToolsetContract):
 
 PLAIN = {
     "test_a_tool_server_has_a_name",
-    "test_start_returns_the_url_of_a_server",
     "test_the_tools_are_listed",
     "test_a_tool_is_called",
-    "test_a_model_uses_the_tools",
     "test_a_start_that_fails_undoes_itself",
 }
 """The tests that each one is given beside its own: all of them would take a while."""
 
-SERVED = PLAIN - {"test_a_tool_server_has_a_name", "test_start_returns_the_url_of_a_server"}
-
 BROKEN: defaultdict[str, list[type[Notebook]]] = defaultdict(list)
 ALSO: dict[type[Notebook], set[str]] = {}
-"""What else fails, since it asks for the same and more."""
+"""Which of them fail, too, since they ask for the same and more."""
 Kind = TypeVar("Kind", bound=type[Notebook])
 
 
@@ -152,25 +148,25 @@ class Nameless(Notebook):
     name = ""
 
 
-@breaks("test_start_returns_the_url_of_a_server", *SERVED)
+@breaks("test_start_returns_the_url_of_a_server", "test_the_tools_are_listed", "test_a_tool_is_called")
 class NoUrl(Notebook):
     async def start(self, context: RolloutContext) -> str:
         return (await super().start(context)).removeprefix("http://")
 
 
-@breaks("test_the_tools_are_listed", "test_a_model_uses_the_tools")
+@breaks("test_the_tools_are_listed")
 class ListsNothing(Notebook):
     async def list_tools(self) -> Sequence[Tool]:
         return []
 
 
-@breaks("test_the_tools_are_listed", "test_a_model_uses_the_tools")
+@breaks("test_the_tools_are_listed")
 class ListsTwice(Notebook):
     async def list_tools(self) -> Sequence[Tool]:
         return [*await super().list_tools(), (await super().list_tools())[2]]
 
 
-@breaks("test_a_tool_is_called", "test_many_calls_are_answered_at_once", "test_a_model_uses_the_tools")
+@breaks("test_a_tool_is_called")
 class WarmsUp(Notebook):
     warm = False
 
@@ -271,7 +267,7 @@ class FinishesCalls(Notebook):
         return told("waited")
 
 
-@breaks("test_rollouts_have_servers_of_their_own", "test_rollouts_do_not_share_what_they_write")
+@breaks("test_rollouts_have_servers_of_their_own")
 class OneForAll(Notebook):
     urls: ClassVar[dict[object, str]] = {}
 

@@ -1,11 +1,13 @@
 """A tool server over standard input and output, written against the protocol and nothing else: it starts at once.
 
 `python stdio_server.py MODE…`: `dies` exits with status 3 at start, `mute` says nothing, `deaf` does not exit when its
-input ends, `child` starts a child in a session of its own, `noisy` writes lines that are no messages.
+input ends, `stubborn` nor what it starts when asked to end, `child` starts a child in a session of its own, `daemon`
+one that has no environment and no parent either, `noisy` writes lines that are no messages.
 """
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +23,7 @@ TOOLS = {
     "cancelled": {},
     "pids": {},
 }
+DAEMON = "setsid env -i sleep 600 >/dev/null 2>&1 & echo $!"
 pids = [os.getpid()]
 cancelled: list[object] = []
 
@@ -94,6 +97,11 @@ def main(modes: list[str]) -> None:
     if "dies" in modes:
         sys.stderr.write("no index was found\n")
         sys.exit(3)
+    if "stubborn" in modes:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "daemon" in modes:
+        started = subprocess.run(["sh", "-c", DAEMON], stdout=subprocess.PIPE, check=True)
+        pids.append(int(started.stdout))
     if "child" in modes:
         pids.append(
             subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True).pid

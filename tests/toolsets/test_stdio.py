@@ -15,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 from rollout_fsm import StdioToolset, ToolsetError
 from rollout_fsm.errors import leaves
 from rollout_fsm.tool_client import http_tool_client
+from rollout_fsm.toolsets import program
 from tests.toolsets.rollouts import said, served, servers
 
 pytestmark = pytest.mark.real_time
@@ -66,14 +67,19 @@ async def test_it_runs_in_the_folder_that_is_named(tmp_path: Path) -> None:
         assert await said(client, "echo", text="here") == "here"
 
 
-async def test_nothing_that_it_started_is_left_when_it_is_stopped() -> None:
+@pytest.mark.parametrize("modes", [("child", "daemon"), ("deaf", "child"), ("deaf", "stubborn", "child", "daemon")])
+async def test_nothing_that_it_started_is_left_when_it_is_stopped(
+    modes: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "FAREWELL", 0.2)
+    monkeypatch.setattr(program, "GRACE", 0.2)
     async with servers() as engine:
-        server = await engine.serve(stdio("deaf", "child"))
+        server = await engine.serve(stdio(*modes))
         async with http_tool_client(server.url) as client:
             pids = json.loads(await said(client, "pids"))
-        assert (len(pids), [alive(pid) for pid in pids]) == (2, [True, True])
+        assert {alive(pid) for pid in pids} == {True}
         await server.stop()
-        assert [alive(pid) for pid in pids] == [False, False]
+        assert {alive(pid) for pid in pids} == {False}
 
 
 @pytest.mark.parametrize(
@@ -83,6 +89,7 @@ async def test_nothing_that_it_started_is_left_when_it_is_stopped() -> None:
             [sys.executable, "-I", str(SERVER), "dies"],
             "tool server 'tools' ended by itself with exit status 3; its standard error: no index was found",
         ),
+        (["sh", "-c", "kill -9 $$"], "tool server 'tools' ended by itself with exit status -9"),
         (["no-such-program"], "tool server 'tools' cannot be started: FileNotFoundError: .* 'no-such-program'"),
         (["/"], "tool server 'tools' cannot be started: PermissionError: "),
     ],

@@ -35,7 +35,7 @@ class HarnessChecks(Contract):
 
     def make(self) -> Harness:
         """A harness, as the `harness=` of a run takes it."""
-        raise NotImplementedError(f"define make(self) on {type(self).__name__}: it returns your harness")
+        self.unfinished("make(self)", "your harness")
 
     def runtime(self, name: str) -> Runtime:
         """The box that the harness needs."""

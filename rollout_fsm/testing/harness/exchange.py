@@ -20,7 +20,7 @@ class ExchangeChecks(HarnessChecks):
 
     @check
     async def test_a_harness_has_a_name(self) -> None:
-        """`name` is what the harness is called on a trace."""
+        """`name` is what the harness is called on a trace (L84)."""
         name = self.make().name
         expect(isinstance(name, str) and name, f"name is {name!r}", "let `name` be a text")
 
@@ -105,7 +105,7 @@ class ExchangeChecks(HarnessChecks):
 
     @check
     async def test_rollouts_at_once_do_not_mix(self) -> None:
-        """One object serves many rollouts at once: what belongs to one lives in its session."""
+        """One object serves many rollouts at once: what belongs to one lives in its session (L42)."""
         opened, asked = Together(2), Together(2)
         model, harness = KitModel(self.reply, gate=asked.wait), self.make()
 
@@ -123,7 +123,7 @@ class ExchangeChecks(HarnessChecks):
 
     @check
     async def test_rollouts_one_after_the_other_do_not_mix(self) -> None:
-        """One object serves many rollouts: nothing of one is left for the next."""
+        """One object serves many rollouts: nothing of one is left for the next (L42)."""
         model, harness = KitModel(self.reply), self.make()
         async with open_engine() as engine:
             for word in (FIRST, SECOND):
@@ -133,7 +133,7 @@ class ExchangeChecks(HarnessChecks):
     @check
     async def test_the_model_is_shown_the_tools_and_its_calls_are_run(self) -> None:
         """The rollout's tool servers are the harness's to use: the model is shown their tools, and told what its calls
-        come to."""
+        come to (L5)."""
         if not self.uses_tools:
             self.skip("uses_tools is False: this harness uses no tool servers")
         model = KitModel(calling(TOOL, {"word": FIRST}, self.reply))

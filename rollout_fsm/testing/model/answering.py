@@ -55,7 +55,7 @@ class AnswerChecks(ModelChecks):
 
     @check
     async def test_a_model_has_a_name(self) -> None:
-        """`name` is what the model is called on a trace."""
+        """`name` is what the model is called on a trace (L84)."""
         name = self.make().name
         expect(isinstance(name, str) and name, f"name is {name!r}", "set `name` to a text")
 
@@ -85,7 +85,7 @@ class AnswerChecks(ModelChecks):
 
     @check
     async def test_a_request_stays_as_it_is(self) -> None:
-        """A request is shared by the trace, by hooks and by further calls: nothing in it is changed."""
+        """A request is shared by the trace, by hooks and by further calls: nothing in it is changed (L33)."""
         tools = conversation().tools if self.takes_tools else ()
         asked = Request(messages=request().messages, tools=tools, sampling=Sampling(extra={"kit": [1]}))
         before = repr(asked)
@@ -133,7 +133,7 @@ class AnswerChecks(ModelChecks):
 
     @check
     async def test_many_calls_are_answered_at_once(self) -> None:
-        """One object serves many rollouts at once."""
+        """One object serves many rollouts at once (L42)."""
         asked = [request(f"Repeat this, and nothing else: {number}") for number in range(AT_ONCE)]
         came: dict[int, Response] = {}
 
@@ -167,7 +167,7 @@ class AnswerChecks(ModelChecks):
     @check
     async def test_a_model_may_be_entered_again_and_leaves_nothing(self) -> None:
         """What holds something open is an async context manager: an engine enters it once, and another one may do so
-        later."""
+        later (L75)."""
         made = self.make()
         with self.nothing_left("let go in __aexit__ of all that __aenter__ and the calls have taken"):
             for _ in range(2):

@@ -23,7 +23,7 @@ class ModelChecks(Contract):
 
     def make(self) -> Model:
         """A model, as the `model=` of a run takes it."""
-        raise NotImplementedError(f"define make(self) on {type(self).__name__}: it returns your model")
+        self.unfinished("make(self)", "your model")
 
     def make_failing(self, status: int | None) -> Model | None:
         """A model whose endpoint answers with this HTTP status; of None, one that nobody answers for. None returned:

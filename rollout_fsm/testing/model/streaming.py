@@ -76,7 +76,7 @@ class StreamChecks(ModelChecks):
 
     @check
     async def test_what_the_listener_raises_passes_on(self) -> None:
-        """What `deliver` raises passes on: whoever listened is gone."""
+        """What `deliver` raises passes on: whoever listened is gone (L33)."""
         took: list[Delta] = []
 
         async def refuse(delta: Delta) -> None:

@@ -9,7 +9,7 @@ from rollout_fsm.testing.runtime.programs import ProgramChecks
 __all__ = ["RuntimeContract"]
 
 
-class RuntimeContract(LifeChecks, ProgramChecks, FileChecks, ExecutionChecks, IsolationChecks):
+class RuntimeContract(IsolationChecks, ExecutionChecks, FileChecks, ProgramChecks, LifeChecks):
     """Does a runtime keep its contract?
 
         class TestMyRuntime(RuntimeContract):

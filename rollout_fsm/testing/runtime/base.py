@@ -35,7 +35,7 @@ class RuntimeChecks(Contract):
 
     def make(self, name: str) -> Runtime:
         """A runtime of this name, as the factory that `runtime=` takes makes it."""
-        raise NotImplementedError(f"define make(self, name) on {type(self).__name__}: it returns your runtime")
+        self.unfinished("make(self, name)", "your runtime")
 
     def make_failing(self, name: str) -> Runtime | None:
         """A runtime whose `start` fails: of an image that does not exist, say. None: the test of that is skipped."""
@@ -49,24 +49,19 @@ class RuntimeChecks(Contract):
     async def box(self, name: str = "kit", *, network: NetworkPolicy | None = None) -> AsyncIterator[Box]:
         """A box that is ready for setup, for a block; `network`: the policy that it is restricted to."""
         box = self.boxed(self.make(name))
-        stopped = False
         try:
             if network is not None:
                 box.runtime.restrict(network)
             await call(box.runtime.start)
             await call(box.runtime.prepare_setup)
             yield box
-            stopped = True
-            with self.in_time("stop()", "bound the release of a box"):
-                await box.stop()
+            if not box.stopped:
+                with self.in_time("stop()", "end in stop() whatever there is, by force at last"):
+                    await box.stop()
         finally:
-            if not stopped:
-                await self._abandon(box)
-
-    async def _abandon(self, box: Box) -> None:
-        """Stop the box of a test that failed; what that raises is not what it failed by."""
-        with trio.move_on_after(self.patience, shield=True):
-            await attempt(box.stop)
+            if not box.stopped:  # the test has failed: what stopping raises now is not what it failed by
+                with trio.move_on_after(self.patience, shield=True):
+                    await attempt(box.stop)
 
     async def needs_fetching(self, box: Box) -> None:
         """Skip the test where no program in the box can ask for a URL."""

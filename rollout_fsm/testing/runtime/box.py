@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import trio
-from attrs import field, frozen
+from attrs import define, field
 
 from rollout_fsm.errors import text
 from rollout_fsm.foreign import call
@@ -14,7 +14,7 @@ from rollout_fsm.testing.runtime import scripts
 __all__ = ["Box"]
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Box:
     """A runtime, with the shell that its programs are given to."""
 
@@ -22,12 +22,14 @@ class Box:
     shell: Sequence[str]
     patience: float
     fetcher: Sequence[str] | None = None
-    _names: list[str] = field(factory=list, init=False)
+    stopped: bool = field(default=False, init=False)
+    """Whether `stop` was called here and returned."""
+    _names: int = field(default=0, init=False)
 
     def name(self) -> str:
         """A name that no file of this box has yet."""
-        self._names.append(f"kit-{len(self._names)}")
-        return self._names[-1]
+        self._names += 1
+        return f"kit-{self._names}"
 
     def command(self, script: str, *arguments: str) -> list[str]:
         """The command line of a script."""
@@ -81,6 +83,7 @@ class Box:
     async def stop(self) -> None:
         """Stop the box."""
         await call(self.runtime.stop)
+        self.stopped = True
 
     async def pipes(self) -> tuple[str, str]:
         """Make two named pipes."""

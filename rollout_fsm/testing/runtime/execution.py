@@ -1,17 +1,19 @@
 """The execution: from `prepare_execution` on, programs are the harness's, can be killed as such, and reach what the
 engine lets them reach (L5, L13)."""
 
+from contextlib import suppress
+
 from rollout_fsm.errors import SandboxError
 from rollout_fsm.network import NetworkPolicy
 from rollout_fsm.runtime import ProgramResult
 from rollout_fsm.testing.contract import check
-from rollout_fsm.testing.expecting import expect, raised_by
+from rollout_fsm.testing.expecting import expect
 from rollout_fsm.testing.runtime import scripts
 from rollout_fsm.testing.runtime.base import RuntimeChecks
 from rollout_fsm.testing.site import open_site
 from rollout_fsm.testing.sweep import Strike, sweep
 
-__all__ = ["NOTHING", "ExecutionChecks"]
+__all__ = ["ExecutionChecks"]
 
 NOTHING = NetworkPolicy(allow=())
 """Lets nothing be reached but the framework's own routes."""
@@ -85,7 +87,8 @@ class ExecutionChecks(RuntimeChecks):
 
     @check
     async def test_host_url_maps_a_url_to_a_url(self) -> None:
-        """`host_url` returns the URL, as text, under which programs in the box reach one of the engine's host."""
+        """`host_url` returns the URL, as text, under which programs in the box reach one of the engine's host
+        (L5)."""
         async with self.box() as box:
             url = box.runtime.host_url("http://127.0.0.1:8000/v1")
             expect(
@@ -105,7 +108,7 @@ class ExecutionChecks(RuntimeChecks):
     @check
     async def test_a_policy_is_enforced_or_refused(self) -> None:
         """`restrict` holds programs to a network policy and says so by `restricted`, or raises `SandboxError`: one that
-        is ignored is worse than none."""
+        is ignored is worse than none (L5)."""
         runtime = self.make("kit")
         before = runtime.restricted
         expect(isinstance(before, bool), f"restricted is {before!r}", "return a bool: whether anything is kept away")
@@ -119,9 +122,21 @@ class ExecutionChecks(RuntimeChecks):
             expect(after is True, f"restricted is {after!r} after restrict()", "return True, or raise a SandboxError")
 
     @check
+    async def test_the_policy_of_a_task_ends_with_it(self) -> None:
+        """A borrowed runtime is asked again before each use: the policy of a task takes the place of that of the task
+        before, and with None there is none (L5)."""
+        runtime = self.make("kit")
+        before = runtime.restricted
+        with suppress(SandboxError):
+            runtime.restrict(NOTHING)
+        runtime.restrict(None)
+        after = runtime.restricted
+        expect(after is before, f"restricted is {after!r} after restrict(None)", "forget the policy of the task before")
+
+    @check
     async def test_the_frameworks_own_routes_stay_open_under_a_policy(self) -> None:
         """The framework's own routes stay open whatever the policy (L5)."""
-        await self.needs_restricting()
+        self.needs_restricting()
         async with open_site() as site, self.box(network=NOTHING) as box:
             await self.needs_fetching(box)
             await box.execute(site.route)
@@ -130,7 +145,7 @@ class ExecutionChecks(RuntimeChecks):
     @check
     async def test_a_policy_that_allows_nothing_lets_nothing_else_be_reached(self) -> None:
         """Under a policy that allows nothing, programs of the execution reach the framework's own routes alone (L5)."""
-        await self.needs_restricting()
+        self.needs_restricting()
         async with open_site() as other, self.box(network=NOTHING) as box:
             await self.needs_fetching(box)
             await box.execute()
@@ -142,14 +157,12 @@ class ExecutionChecks(RuntimeChecks):
                     "take the network away in prepare_execution(), but for the routes",
                 )
 
-    async def needs_restricting(self) -> None:
+    def needs_restricting(self) -> None:
         """Skip the test where the runtime refuses policies."""
-        refused = await raised_by(self._restricted())
-        if isinstance(refused, SandboxError):
+        try:
+            self.make("kit").restrict(NOTHING)
+        except SandboxError as refused:
             self.skip(f"restrict() refuses policies: {refused}")
-
-    async def _restricted(self) -> None:
-        self.make("kit").restrict(NOTHING)
 
     @staticmethod
     def _reached(fetched: ProgramResult, page: str) -> None:

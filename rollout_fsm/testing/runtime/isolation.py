@@ -24,7 +24,7 @@ class IsolationChecks(RuntimeChecks):
 
     @check
     async def test_processes_of_the_machine_are_not_seen(self) -> None:
-        """A program sees neither command lines nor environments of the machine's other processes."""
+        """A program sees neither command lines nor environments of the machine's other processes (L42)."""
         self._needs_isolation()
         secret = secrets.token_hex()
         with _process(secret):
@@ -36,7 +36,7 @@ class IsolationChecks(RuntimeChecks):
 
     @check
     async def test_processes_of_other_boxes_are_not_seen(self) -> None:
-        """A program sees neither command lines nor environments of another box's programs."""
+        """A program sees neither command lines nor environments of another box's programs (L42)."""
         self._needs_isolation()
         secret = secrets.token_hex()
         async with self.box("kit-one") as one, self.box("kit-two") as other:
@@ -50,7 +50,7 @@ class IsolationChecks(RuntimeChecks):
 
     @check
     async def test_files_of_other_boxes_are_not_seen(self) -> None:
-        """A program reads no file of another box's workspace, and neither does the box."""
+        """A program reads no file of another box's workspace, and neither does the box (L42)."""
         self._needs_isolation()
         secret = secrets.token_hex()
         async with self.box("kit-one") as one, self.box("kit-two") as other:

@@ -49,7 +49,8 @@ class ProgramChecks(RuntimeChecks):
 
     @check
     async def test_the_two_outputs_come_apart_and_as_text(self) -> None:
-        """`stdout` and `stderr` are what the program printed on each, as text, also where it is no UTF-8."""
+        """`stdout` and `stderr` are what the program printed on each, as text, also where it is no UTF-8
+        (L41)."""
         async with self.box() as box:
             result = await box.sh(scripts.BOTH_OUTPUTS, "one ä", "two\n")
             came = f"stdout is {result.stdout!r} and stderr is {result.stderr!r}, printed were 'one ä' and 'two\\n'"
@@ -129,7 +130,7 @@ class ProgramChecks(RuntimeChecks):
 
     @check
     async def test_long_outputs_are_cut_and_say_so(self) -> None:
-        """`stdout` and `stderr` are capped: the head and the tail are kept, and the text says what was cut."""
+        """`stdout` and `stderr` are capped: the head and the tail are kept, and the text says what was cut (L41)."""
         async with self.box() as box:
             printed = (await box.sh(scripts.FLOOD, str(self.flood))).stdout
         expect(
@@ -181,7 +182,7 @@ class ProgramChecks(RuntimeChecks):
     @check
     async def test_a_timeout_kills_the_program_and_what_it_started(self) -> None:
         """After `timeout` seconds the program and all that it started are killed, and `TimeoutError` is raised; the box
-        goes on."""
+        goes on (L74)."""
         await self._times_out(scripts.HANG, ALL_KILLED)
 
     @check

@@ -9,7 +9,6 @@ STRIKE_ITSELF = 'kill -s "$1" $$'
 BOTH_OUTPUTS = 'printf %s "$1"; printf %s "$2" >&2'
 NO_TEXT = r"printf 'before\377\376after'"
 ARGUMENTS = 'for each; do printf "<%s>" "$each"; done'
-COPY = "cat"
 FLOOD = 'echo first; yes filler | head -c "$1"; echo; echo last'
 """Prints so many bytes between the two words."""
 WHERE = "pwd"
@@ -33,7 +32,6 @@ ASK = 'echo "$3" >"$1"; cat "$2"'
 """Says something on the first pipe, and prints what is answered on the second."""
 ANSWER = 'cat "$1"; echo "$3" >"$2"'
 """Answers, once."""
-
 
 BACKGROUND = '"$@" </dev/null >/dev/null 2>&1 &'
 _ASK_BY_PYTHON = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=30).read().decode(), end=str())"

@@ -25,12 +25,12 @@ from rollout_fsm.toolset import Toolset
 if TYPE_CHECKING:
     import mcp_types
 
-__all__ = ["SETTLED", "Call", "Served", "ToolsetChecks", "answers", "called", "unwarned"]
+__all__ = ["Call", "Served", "ToolsetChecks", "answers", "called", "settled", "unwarned"]
 
 Call: TypeAlias = tuple[str, Mapping[str, JSON]]
 """A tool, and what it is given."""
 
-SETTLED = 0.1
+QUIET = 0.1
 """Seconds without a step of any task, after which a call is taken to have reached its tool."""
 
 HELLO = {
@@ -95,7 +95,7 @@ class ToolsetChecks(Contract):
 
     def make(self) -> Toolset:
         """A tool server, as `task.toolsets()` makes it for one rollout."""
-        raise NotImplementedError(f"define make(self) on {type(self).__name__}: it returns your toolset")
+        self.unfinished("make(self)", "your toolset")
 
     def make_failing(self) -> Toolset | None:
         """A tool server whose `start` fails. None: the test of that is skipped."""
@@ -138,6 +138,13 @@ async def called(client: ToolClient, call: Call) -> "mcp_types.CallToolResult":
         return await client.call_tool(*call)
     except Exception as error:
         raise ContractError(f"the call {call!r} raised {text(error)}", "answer every call with a result") from error
+
+
+async def settled() -> None:
+    """Wait until a call that was made has reached its tool."""
+    from trio.testing import wait_all_tasks_blocked  # loads pytest, where there is one
+
+    await wait_all_tasks_blocked(QUIET)
 
 
 async def answers(url: str) -> bool:

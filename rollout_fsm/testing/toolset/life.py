@@ -1,14 +1,13 @@
 """A tool server begins and ends with its rollout, and is that rollout's alone (L5, L8, L50)."""
 
 import trio
-from trio.testing import wait_all_tasks_blocked
 
 from rollout_fsm.engine import open_engine
 from rollout_fsm.task import Task
 from rollout_fsm.testing.contract import check
 from rollout_fsm.testing.expecting import expect, raised_by
 from rollout_fsm.testing.sweep import Strike, sweep
-from rollout_fsm.testing.toolset.base import SETTLED, Call, ToolsetChecks, answers, called, unwarned
+from rollout_fsm.testing.toolset.base import Call, ToolsetChecks, answers, called, settled, unwarned
 from rollout_fsm.tool_client import ToolClient, text_of
 
 __all__ = ["LifeChecks"]
@@ -48,7 +47,7 @@ class LifeChecks(ToolsetChecks):
             self.skip("waits is not declared: it names a call that does not end by itself")
         async with self.served() as served, served.client() as client, trio.open_nursery() as nursery:
             nursery.start_soon(_until_it_ends, client, self.waits)
-            await wait_all_tasks_blocked(SETTLED)
+            await settled()
             with self.in_time("the end of the rollout", "cancel in stop() the calls that run"):
                 await served.rollout.close()
             nursery.cancel_scope.cancel()
@@ -56,7 +55,7 @@ class LifeChecks(ToolsetChecks):
 
     @check
     async def test_rollouts_have_servers_of_their_own(self) -> None:
-        """Each rollout has a URL of its own, and the end of one is not the end of another."""
+        """Each rollout has a URL of its own, and the end of one is not the end of another (L42)."""
         async with open_engine() as engine, self.served(engine) as one, self.served(engine) as other:
             expect(
                 one.url != other.url, f"two rollouts were given {one.url!r}", "put a secret of its own into each URL"
@@ -66,7 +65,7 @@ class LifeChecks(ToolsetChecks):
 
     @check
     async def test_rollouts_do_not_share_what_they_write(self) -> None:
-        """What a tool keeps belongs to its rollout."""
+        """What a tool keeps belongs to its rollout (L42)."""
         if self.writes is None or self.reads is None:
             self.skip("writes and reads are not declared: they name calls that change and show what a tool keeps")
         async with (

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 import trio
-from trio.testing import wait_all_tasks_blocked
 
 from rollout_fsm.engine import open_engine
 from rollout_fsm.harnesses import ChatHarness
@@ -11,7 +10,7 @@ from rollout_fsm.task import Task
 from rollout_fsm.testing.contract import check
 from rollout_fsm.testing.expecting import expect, raised_by
 from rollout_fsm.testing.party import KitModel, calling, words
-from rollout_fsm.testing.toolset.base import SETTLED, ToolsetChecks, called
+from rollout_fsm.testing.toolset.base import ToolsetChecks, called, settled
 from rollout_fsm.tool_client import text_of
 
 if TYPE_CHECKING:
@@ -28,13 +27,13 @@ class ToolChecks(ToolsetChecks):
 
     @check
     async def test_a_tool_server_has_a_name(self) -> None:
-        """`name` is what the server is called in `Exchange.tool_urls`, in errors and warnings."""
+        """`name` is what the server is called in `Exchange.tool_urls`, in errors and warnings (L51)."""
         name = self.make().name
         expect(isinstance(name, str) and name, f"name is {name!r}", "let `name` be a text")
 
     @check
     async def test_start_returns_the_url_of_a_server(self) -> None:
-        """`start` serves the tools over streamable HTTP, and returns the URL."""
+        """`start` serves the tools over streamable HTTP, and returns the URL (L5)."""
         async with self.served() as served:
             expect(
                 served.url.startswith(("http://", "https://")), f"start() returned {served.url!r}", "return an http URL"
@@ -75,7 +74,7 @@ class ToolChecks(ToolsetChecks):
 
     @check
     async def test_a_tool_that_fails_is_an_error_result(self) -> None:
-        """What a tool raises is told to the model, and is no failure of the rollout; the server goes on."""
+        """What a tool raises is told to the model, and is no failure of the rollout; the server goes on (L42)."""
         if self.fails is None:
             self.skip("fails is not declared: it names a call in which the tool fails")
         async with self.served() as served, served.client() as client:
@@ -99,7 +98,7 @@ class ToolChecks(ToolsetChecks):
 
     @check
     async def test_a_call_that_is_cancelled_harms_no_other(self) -> None:
-        """A cancellation reaches a running tool, and the server goes on."""
+        """A cancellation reaches a running tool, and the server goes on (L70)."""
         if self.waits is None:
             self.skip("waits is not declared: it names a call that does not end by itself")
         ended = list[Exception | None]()
@@ -111,7 +110,7 @@ class ToolChecks(ToolsetChecks):
         async with self.served() as served, served.client() as client:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(wait)
-                await wait_all_tasks_blocked(SETTLED)
+                await settled()
                 nursery.cancel_scope.cancel()
             expect(not ended, f"{self.waits!r} ended by itself", "declare in `waits` a call that waits")
             self._is_result(await called(client, self.works))
