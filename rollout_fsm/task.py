@@ -19,7 +19,7 @@ from rollout_fsm.judge import Judge
 from rollout_fsm.limits import RolloutTimeouts
 from rollout_fsm.message_json import Said, as_messages
 from rollout_fsm.messages import JSON, Message
-from rollout_fsm.network import NetworkPolicy
+from rollout_fsm.network import NetworkPolicy, is_policy
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.toolset import Toolset
 
@@ -48,9 +48,7 @@ class Task:
     """The task's place in its set."""
     timeouts: RolloutTimeouts | None = None
     """The task's own bounds; the run's win (L2)."""
-    network: NetworkPolicy | None = field(
-        default=None, validator=validators.optional(validators.instance_of(NetworkPolicy))
-    )
+    network: NetworkPolicy | None = field(default=None, validator=validators.optional(is_policy))
     """What programs of the execution may reach, beside what their runtime's own policy keeps from them, and beside the
     framework's own routes, which stay open (L5). None: whatever the runtime lets them reach."""
 

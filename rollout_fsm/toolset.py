@@ -41,8 +41,13 @@ class RolloutContext:
     trace: Trace
     runtime: Runtime
     state_url: str = ""
-    """Where a tool server in another process of the engine's host reads and writes `trace.state` (GET and PUT); one in
-    the box goes to `runtime.host_url` of it. Empty where the engine has no gateway."""
+    """Where a tool server in another process of the engine's host reads and writes `trace.state`; one in the box goes
+    to `runtime.host_url` of it. Empty where the engine has no gateway.
+
+    GET answers with the whole state as a JSON object and its version as `ETag`. PUT replaces the whole state; with
+    `If-Match: <that ETag>` only if nobody has changed it since, else it is refused with 412: read again, and try again.
+    Both send `Authorization: Bearer <state_secret>`.
+    """
     state_secret: str = field(default="", repr=False)
     """The bearer token for `state_url`, and for nothing else."""
     _serve: Callable[["Toolset", "RolloutContext"], Awaitable[str]] = field(default=_nowhere, repr=False)
@@ -140,6 +145,8 @@ def _marked(owner: type) -> Iterator[tuple[str, _Mark]]:
                 raise TypeError(
                     f"@tool {owner.__qualname__}.{name}: a tool is a method, not a {type(function).__name__}"
                 )
+            if next(iter(inspect.signature(function).parameters), None) != "self":
+                raise TypeError(f"@tool {owner.__qualname__}.{name}: a tool is a method, and its first parameter self")
             yield name, mark
 
 

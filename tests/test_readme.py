@@ -75,6 +75,14 @@ def test_the_commands_of_the_readme_run_in_order(folder: Path) -> None:
         assert done.returncode == 0, f"{shlex.join(argv)}\n{done.stdout}\n{done.stderr}"
 
 
+@pytest.mark.parametrize("settings", [text for language, text in blocks() if language == "toml"])
+def test_a_file_of_settings_of_the_readme_is_one(settings: str, folder: Path) -> None:
+    (folder / "run.toml").write_text(settings)
+    done = run([sys.executable, "-m", "rollout_fsm", "run", "--config", "run.toml", "--dry-run"], folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("[[judges]]") == settings.count("[[judges]]")
+
+
 def test_what_survives_a_translation_is_shown_as_it_is_declared() -> None:
     readme = README.read_text(encoding="utf-8")
     assert markdown(REQUESTS, "in a request") in readme

@@ -16,7 +16,7 @@ from pathlib import Path
 from attrs import asdict, evolve, frozen
 
 from rollout_fsm.cli.before import Before
-from rollout_fsm.cli.faults import UsageError
+from rollout_fsm.cli.faults import UnwrittenError, UsageError
 from rollout_fsm.cli.judges import make_judges, with_prompts
 from rollout_fsm.cli.parts import MODELS, endpoint_variable, make_harness, make_model, make_retry
 from rollout_fsm.cli.runtimes import make_runtime
@@ -169,13 +169,21 @@ def _folder(settings: Settings, run_id: str) -> Path:
         called = re.sub(r"[^\w.-]+", "-", settings.name or "").strip(".-") or "run"
         return Path(OUTPUTS) / called / run_id
     folder = Path(settings.output_dir)
-    if (folder / TRACES).exists():
+    try:
+        holds, described, is_file = (
+            (folder / TRACES).exists(),
+            (folder / CONFIG).exists(),
+            folder.exists() and not folder.is_dir(),
+        )
+    except OSError as error:
+        raise UnwrittenError(f"the folder {folder} cannot be written: {error.strerror}; name another one") from error
+    if holds:
         raise UsageError(
             f"--output-dir: {folder} already holds a run ({TRACES}); go on with it by `{resume_line(folder)}`, or name "
             f"another folder"
         )
-    if (folder / CONFIG).exists():
+    if described:
         raise UsageError(f"--output-dir: {folder} already holds a run ({CONFIG}); name another folder")
-    if folder.exists() and not folder.is_dir():
+    if is_file:
         raise UsageError(f"--output-dir: {folder} is a file; name a folder for the run")
     return folder

@@ -1,5 +1,6 @@
 """The runtime of a run, from what the settings call it and say of it. Nothing is started here."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import cast
@@ -30,6 +31,8 @@ def _local(policy: NetworkPolicy | None, box: BoxSettings) -> RuntimeFactory:
 
 
 def _bubblewrap(policy: NetworkPolicy | None, box: BoxSettings) -> RuntimeFactory:
+    if missing := [path for path in box.read_only or () if not os.path.exists(path)]:
+        raise UsageError(f"{flag('box.read_only')}: there is no {missing[0]} on this machine")
     limits = BoxLimits(**{name: value for name, value in said(box).items() if name in _LIMITS})
     return partial(BubblewrapRuntime, limits=limits, network=policy or NOTHING, read_only=box.read_only or ())
 

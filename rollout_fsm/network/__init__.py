@@ -7,7 +7,7 @@ very address, whatever name, spelling or translated form leads to it.
 
 from rollout_fsm.network.addresses import Address, is_public
 from rollout_fsm.network.hosts import Host, endpoint, parse_host, parse_port
-from rollout_fsm.network.policy import NetworkPolicy, Policies, Refusal
+from rollout_fsm.network.policy import NetworkPolicy, Policies, Refusal, is_policy
 
 __all__ = [
     "Address",
@@ -16,6 +16,7 @@ __all__ = [
     "Policies",
     "Refusal",
     "endpoint",
+    "is_policy",
     "is_public",
     "parse_host",
     "parse_port",

@@ -152,3 +152,11 @@ class Policies:
         """Why a host may not be reached, or None; as `NetworkPolicy.refusal`."""
         asked = (policy.refusal(host, port, addresses, own) for policy in self.each or (NetworkPolicy(),))
         return next((refusal for refusal in asked if refusal is not None), None)
+
+
+def is_policy(_record: object, attribute: "Attribute[Any]", value: Any) -> None:
+    """A validator: raises `TypeError`, in one line, for what is no policy."""
+    if not isinstance(value, NetworkPolicy):
+        raise TypeError(
+            f"{attribute.name} is a NetworkPolicy, not {value!r:.80}; write {attribute.name}=NetworkPolicy(allow=[…])"
+        )

@@ -18,7 +18,7 @@ from attrs import define, evolve, field, validators
 
 from rollout_fsm.errors import SandboxError
 from rollout_fsm.messages import JSON
-from rollout_fsm.network import NetworkPolicy, Policies
+from rollout_fsm.network import NetworkPolicy, Policies, is_policy
 from rollout_fsm.runtime import ProgramResult, Route, Runtime
 from rollout_fsm.runtimes import files, launch
 from rollout_fsm.runtimes.bubblewrap import remains
@@ -64,10 +64,10 @@ class BubblewrapRuntime(Runtime):
     name: str
     limits: BoxLimits = field(factory=BoxLimits, kw_only=True, validator=validators.instance_of(BoxLimits))
     network: NetworkPolicy = field(
-        factory=lambda: NetworkPolicy(allow=()), kw_only=True, validator=validators.instance_of(NetworkPolicy)
+        factory=lambda: NetworkPolicy(allow=()), kw_only=True, validator=is_policy
     )
     setup_network: NetworkPolicy = field(
-        factory=NetworkPolicy, kw_only=True, validator=validators.instance_of(NetworkPolicy)
+        factory=NetworkPolicy, kw_only=True, validator=is_policy
     )
     read_only: tuple[str, ...] = field(default=(), kw_only=True, converter=_paths)
     cap: int = field(default=CAP, kw_only=True, validator=validators.ge(0))

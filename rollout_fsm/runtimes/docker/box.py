@@ -14,7 +14,7 @@ from attrs import define, field, validators
 
 from rollout_fsm.errors import SandboxError
 from rollout_fsm.messages import JSON
-from rollout_fsm.network import NetworkPolicy, Policies
+from rollout_fsm.network import NetworkPolicy, Policies, is_policy
 from rollout_fsm.runtime import ProgramResult, Route, Runtime
 from rollout_fsm.runtimes import launch
 from rollout_fsm.runtimes.docker import scripts
@@ -64,7 +64,7 @@ class DockerRuntime(Runtime):
     network: NetworkPolicy | None = field(
         factory=lambda: NetworkPolicy(allow=()),
         kw_only=True,
-        validator=validators.optional(validators.instance_of(NetworkPolicy)),
+        validator=validators.optional(is_policy),
     )
     user: str | None = field(default=None, kw_only=True)
     memory: str | None = field(default=None, kw_only=True)

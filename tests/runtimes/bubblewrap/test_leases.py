@@ -18,6 +18,7 @@ from rollout_fsm.errors import SandboxError
 from rollout_fsm.messages import JSON
 from rollout_fsm.network import NetworkPolicy
 from rollout_fsm.runtimes import BoxLimits, BubblewrapRuntime
+from rollout_fsm.runtimes.table import stat_fields
 from rollout_fsm.testing import check_leases
 from tests.runtimes.bubblewrap.boxes import box, cancelling_at, descendants, folder, with_argument
 
@@ -90,10 +91,10 @@ async def test_files_of_an_engine_that_was_killed_are_taken_over_in_a_box_like_t
 async def test_what_the_engine_had_not_heard_yet_does_not_keep_the_box_from_saying_what_lived(temporary: Path) -> None:
     with abandoning(temporary, "a program that runs") as (engine, leases):
         engine.send_signal(signal.SIGSTOP)
-        programs = with_argument(TAG)
+        programs = [pid for pid in with_argument(TAG) if pid != engine.pid]
         for pid in programs:
             os.kill(pid, signal.SIGKILL)
-        while any(os.path.exists(f"/proc/{pid}") for pid in programs):
+        while any(stat_fields(pid) for pid in programs):
             pass  # until their first processes have waited for them
     for lease in leases:
         adopted = await BubblewrapRuntime.adopt("again", lease)
