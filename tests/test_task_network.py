@@ -188,7 +188,7 @@ def test_every_fault_of_a_policy_in_a_row_is_told() -> None:
 
 
 def test_what_is_no_policy_is_refused_where_the_task_is_made() -> None:
-    with pytest.raises(TypeError, match="'network' must be"):
+    with pytest.raises(TypeError, match="network is a NetworkPolicy, not "):
         Task(network=["example.org"])  # type: ignore[arg-type]
 
 

@@ -7,6 +7,7 @@ from rollout_fsm.errors import HarnessError, InterceptionError, SandboxError, Ta
 from rollout_fsm.foreign import call
 from rollout_fsm.harness import Exchange, HarnessSession
 from rollout_fsm.held_open import SessionHolds
+from rollout_fsm.holdings import Held
 from rollout_fsm.outcome import Outcome
 from rollout_fsm.runtime import Route
 from rollout_fsm.session import Session
@@ -39,9 +40,12 @@ async def setup(world: World) -> Outcome:
     slot = plan.services.open_slot(session, model_name=plan.model_name)
     state = plan.services.open_state(slot, trace)
 
+    holds = SessionHolds(plan.services.hosting)
+
     async def close_slot() -> None:
         slot.close()
         state.close()
+        holds.seal()
 
     world.hold("close", "interception slot", close_slot)
 
@@ -79,8 +83,7 @@ async def setup(world: World) -> Outcome:
     endpoint = _reachable(world, "the gateway", slot.url) if slot.url else ""
     world.calling(HarnessError, "opening the harness session", SHARED)
     agent = world.agent
-    holds = SessionHolds(plan.services.hosting)
-    world.hold("close", "what the harness session held open", holds.close)
+    holds.on_first = partial(_leave_after_session, world, holds, len(world.holdings.held))
     exchange = Exchange(
         prompt=world.opening,
         system_prompt=plan.task.system_prompt,
@@ -98,8 +101,26 @@ async def setup(world: World) -> Outcome:
     if not isinstance(harness_session, HarnessSession):
         raise TypeError(f"open_session returned {type(harness_session).__name__}; it returns a HarnessSession")
     world.harness_session = harness_session
-    world.hold("close", "harness session", partial(call, harness_session.close))
+    world.hold("close", "harness session", partial(_close, harness_session, holds))
     return Outcome(trigger="ready")
+
+
+async def _close(session: HarnessSession, holds: SessionHolds) -> None:
+    holds.seal()
+    await call(session.close)
+
+
+def _leave_after_session(world: World, holds: SessionHolds, place: int) -> None:
+    """Have what the session holds open left when the session is closed, which is registered above this place."""
+    held = Held(
+        kind="close",
+        name="what the harness session held open",
+        undo=holds.close,
+        boundary=HarnessError,
+        setting="close",
+        bound=world.plan.bounds.close,
+    )
+    world.holdings.held.insert(place, held)
 
 
 async def _serve(world: World, name: str, toolset: Toolset, context: RolloutContext) -> str:
