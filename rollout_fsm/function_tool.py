@@ -197,11 +197,12 @@ def as_text(result: object) -> str:
         return str(result)
 
 
+@trio.lowlevel.enable_ki_protection  # a Ctrl-C is no message's, and comes afterwards
 def told(error: BaseException) -> str:
     """What a model is told of a tool that raised."""
     if isinstance(error, ArgumentsError):
         return f"Error: {error}"
     try:
         return f"Error: {type(error).__name__}: {error}".removesuffix(": ")
-    except Exception:  # noqa: BLE001  (a message that cannot be shown)
+    except BaseException:  # noqa: BLE001  (a message that cannot be shown: its code may raise anything)
         return f"Error: {type(error).__name__}"

@@ -15,7 +15,7 @@ import trio
 from attrs import frozen
 
 from rollout_fsm.errors import leaves
-from rollout_fsm.gateway.bodies import read_request
+from rollout_fsm.gateway.bodies import Reader
 from rollout_fsm.gateway.connection import Head
 from rollout_fsm.gateway.dialects.dialect import Dialect, DialectError
 from rollout_fsm.gateway.outgoing import Outgoing
@@ -38,6 +38,7 @@ class ModelCall:
     head: Head
     dialect: Dialect
     slot: Slot
+    reader: Reader
     nursery: trio.Nursery
     """Where turns run."""
 
@@ -45,7 +46,7 @@ class ModelCall:
         """The answer of a turn: one that begins here, or one that this is another attempt of."""
         identity, again = _mark(self.head, self.dialect, body)
         try:
-            request, document = read_request(self.head, body, self.dialect)
+            request, document = await self.reader.read(self.head, body, self.dialect)
             stream = self.dialect.wants_stream(document)
         except DialectError as error:
             return error_reply(failure_of(error), self.dialect)

@@ -1,9 +1,9 @@
 """One client's HTTP/1.1 connection: requests in, answers out, one after the other.
 
 Knows nothing of models or rollouts; an `Application` does. Everything that a client sends is bounded: the head of a
-request, its body, and what it sends ahead while an answer is being made. While a call runs, the client is watched: when
-it hangs up (its sending side ends, or the connection breaks), the call is cancelled. A call answers with a reply, or
-sends pieces of its own while it goes on.
+request, its body and the number of its chunks, what it sends ahead while an answer is being made, and how long it sends
+nothing while none is. While a call runs, the client is watched: when it hangs up (its sending side ends, or the
+connection breaks), the call is cancelled. A call answers with a reply, or sends pieces of its own while it goes on.
 """
 
 import logging
@@ -28,6 +28,18 @@ AHEAD_LIMIT = 64 * 2**10
 """Bytes that a client may send ahead while its call runs. After these it is not read, and so not watched, any more."""
 
 READ_SIZE = 64 * 2**10
+
+IDLE = 60.0
+"""Seconds in which a client has to send something of its next request; then the connection ends without a word."""
+
+FREE_CHUNKS = 4096
+"""How many chunks a body may come in, however small they are."""
+
+CHUNK_SIZE = 64
+"""How many bytes a body has to have for each chunk beyond the free ones: it is chunks that cost time, not bytes."""
+
+CHUNKS_AT_ONCE = 256
+"""After how many chunks others are let go on: one read may hold ten thousand."""
 
 LINGER = 2.0
 """Seconds in which a client that was answered before it had said everything may read the answer."""
@@ -63,6 +75,10 @@ class Application(Protocol):
 
     def refuse(self, head: Head | None, status: int, message: str, *, code: str | None = None) -> Reply:
         """An error for a request that is not answered otherwise, in the shape that its client reads."""
+
+
+class _ManyChunksError(Exception):
+    """A body comes in very many chunks for its size."""
 
 
 @frozen
@@ -130,6 +146,11 @@ class Connection:
         except h11.RemoteProtocolError as error:
             log.debug("a client does not speak HTTP/1.1: %s", error)
             return _Refusal(refuse(head, error.error_status_hint, f"not a valid HTTP/1.1 request: {error}"))
+        except _ManyChunksError as error:
+            return _Refusal(answer if isinstance(answer, Reply) else refuse(head, 400, str(error)))
+        except trio.TooSlowError:
+            log.debug("a client sent nothing for %g s", IDLE)
+            return None
         if body is None:
             limit = self._application.max_body
             too_large = refuse(head, 413, f"the request body is larger than {limit} bytes", code="body_too_large")
@@ -137,29 +158,41 @@ class Connection:
         return answer, body
 
     async def _body(self, head: Head, *, kept: bool) -> bytearray | None:
-        """The body, empty if it is not kept; None if it is too large, which is known as early as the head says so."""
+        """The body, empty if it is not kept; None if it is too large, which is known as early as the head says so.
+        Raises `_ManyChunksError`."""
         body = bytearray()
         length = int(head.get(b"content-length") or 0)  # h11 has checked that it is a number
         limit = self._application.max_body
         if length > limit:
             return None
-        arrived = 0
+        arrived = chunks = 0
         while isinstance(event := await self._next(), h11.Data):
             arrived += len(event.data)
             if arrived > limit:
                 return None
+            chunks += event.chunk_start
+            if chunks > FREE_CHUNKS + arrived // CHUNK_SIZE:
+                raise _ManyChunksError(
+                    f"the request body: {chunks:,} chunks for {arrived:,} bytes are too many: send larger chunks, "
+                    f"of {CHUNK_SIZE} bytes or more, or the body in one piece with its content-length"
+                )
+            if event.chunk_start and chunks % CHUNKS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
             if kept:
                 body += event.data
         return body
 
     async def _next(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """What the client says next. Raises `trio.TooSlowError` where it says nothing."""
         while True:
             event = self._http.next_event()
             if event is not h11.NEED_DATA:
                 return event
             if self._http.they_are_waiting_for_100_continue:
                 await self._out.go_on()
-            self._http.receive_data(await self._stream.receive_some(READ_SIZE))
+            with trio.fail_after(IDLE):
+                data = await self._stream.receive_some(READ_SIZE)
+            self._http.receive_data(data)
 
     # Answering
 

@@ -5,7 +5,7 @@ from functools import partial
 import trio
 from attrs import field, frozen
 
-from rollout_fsm.gateway.bodies import read_request
+from rollout_fsm.gateway.bodies import Reader
 from rollout_fsm.gateway.calls import ModelCall, came_to
 from rollout_fsm.gateway.connection import Call, Head
 from rollout_fsm.gateway.dialects import DIALECTS
@@ -25,8 +25,11 @@ STARTED = "1970-01-01T00:00:00Z"
 
 def model_routes(slots: Slots, nursery: trio.Nursery) -> tuple[Route, ...]:
     """All that a model's client asks for. Turns run in the nursery."""
-    calls = tuple(TurnRoute(dialect=dialect, slots=slots, nursery=nursery) for dialect in DIALECTS.values())
-    return (*calls, CountRoute(slots=slots), ModelsRoute(slots=slots))
+    reader = Reader()
+    calls = tuple(
+        TurnRoute(dialect=dialect, slots=slots, reader=reader, nursery=nursery) for dialect in DIALECTS.values()
+    )
+    return (*calls, CountRoute(slots=slots, reader=reader), ModelsRoute(slots=slots))
 
 
 @frozen(kw_only=True)
@@ -35,6 +38,7 @@ class TurnRoute:
 
     dialect: Dialect
     slots: Slots = field(repr=False)
+    reader: Reader
     nursery: trio.Nursery = field(repr=False)
     methods: tuple[str, ...] = field(default=("POST",), init=False)
 
@@ -53,7 +57,7 @@ class TurnRoute:
 
     def answer(self, head: Head, path: str, slot: Slot) -> Call:
         """The call that takes the turn."""
-        return ModelCall(head=head, dialect=self.dialect, slot=slot, nursery=self.nursery)
+        return ModelCall(head=head, dialect=self.dialect, slot=slot, reader=self.reader, nursery=self.nursery)
 
 
 @frozen(kw_only=True)
@@ -61,6 +65,7 @@ class CountRoute:
     """How many tokens a prompt has, in Anthropic's way. No turn."""
 
     slots: Slots = field(repr=False)
+    reader: Reader
     dialect: Dialect = field(factory=lambda: DIALECTS["messages"], init=False)
     methods: tuple[str, ...] = field(default=("POST",), init=False)
     title: str = field(default=f"POST {VERSION}{COUNT}", init=False)
@@ -79,7 +84,7 @@ class CountRoute:
 
     async def _count(self, head: Head, slot: Slot, body: bytearray, out: Outgoing) -> Reply:
         try:
-            request, _ = read_request(head, body, self.dialect)
+            request, _ = await self.reader.read(head, body, self.dialect)
         except DialectError as error:
             return error_reply(failure_of(error), self.dialect)
         body.clear()

@@ -8,6 +8,7 @@ nothing was committed. Without a mark the same body is a turn of its own.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Literal
 
 import trio
@@ -41,8 +42,12 @@ class Turn:
     """`given up`: the last client had gone before the model answered, so that there is no answer."""
     delivered: bool = False
     """Whether a client was sent all of the answer."""
+    ended: int = field(default=-1, init=False)
+    """Where its end stands among those of its slot's turns; -1 before it."""
     scope: trio.CancelScope = field(factory=trio.CancelScope, init=False, repr=False)
     """What the turn runs in. Cancelled when its last client has gone: the session knows if that gives it up (L33)."""
+    _ends: Iterator[int] = field(factory=count, kw_only=True, repr=False)
+    """Numbers the ends of a slot's turns."""
     _clients: set["Client"] = field(factory=set, init=False, repr=False)
     _news: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False, repr=False)
     _room: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False, repr=False)
@@ -56,6 +61,11 @@ class Turn:
     def fruitless(self) -> bool:
         """Whether it came to nothing, so that another attempt is to run."""
         return self.outcome in ("failed", "given up")
+
+    @property
+    def owed(self) -> bool:
+        """Whether there is, or will be, an answer that no client was sent all of."""
+        return not self.delivered and not self.fruitless
 
     @property
     def alone(self) -> bool:
@@ -82,7 +92,7 @@ class Turn:
         """The answer is complete, or there is none: the stream was all, else `reply` is."""
         if reply is not None:
             self.status, self.headers, self.body = reply.status, reply.headers, bytearray(reply.body)
-        self.outcome = outcome
+        self.outcome, self.ended = outcome, next(self._ends)
         self._news.unpark_all()
 
     # The side of who waits for it
@@ -138,10 +148,12 @@ class Turns:
     """The turns of a slot: those that run, and the last ones that are over."""
 
     _turns: list[Turn] = field(factory=list)
+    """In the order in which they began."""
+    _ends: Iterator[int] = field(factory=count, repr=False)
 
     def new(self, identity: bytes) -> Turn:
         """A turn that begins."""
-        turn = Turn(identity)
+        turn = Turn(identity, ends=self._ends)
         self._forget()
         self._turns.append(turn)
         return turn
@@ -153,7 +165,7 @@ class Turns:
         run anew, so that the number of turns is right whichever it was.
         """
         known = [turn for turn in reversed(self._turns) if turn.identity == identity]
-        if lost := [turn for turn in known if turn.alone and not turn.delivered and not turn.fruitless]:
+        if lost := [turn for turn in known if turn.alone and turn.owed]:
             return lost[0]
         if fruitless := [turn for turn in known if turn.fruitless]:
             self._turns.remove(fruitless[-1])
@@ -166,13 +178,15 @@ class Turns:
         self._turns.clear()
 
     def _forget(self) -> None:
-        """Forget the oldest of those that are over, until few enough are left. Of a failure no bytes are kept."""
-        over = [turn for turn in self._turns if turn.over]
+        """Forget turns that are over until few enough are left: never the one that ended last, and what a client may
+        still ask for after the others; the oldest ends first. Of a failure no bytes are kept."""
+        over = sorted((turn for turn in self._turns if turn.over), key=lambda turn: turn.ended)
         for turn in over:
             if turn.fruitless and turn.alone:
                 turn.body.clear()
-        held = sum(len(turn.body) for turn in over[:-1])
-        while len(over) > REMEMBERED or held > REMEMBERED_BYTES:
-            oldest = over.pop(0)
+        forgettable = sorted(over[:-1], key=lambda turn: turn.owed)
+        held = sum(len(turn.body) for turn in forgettable)
+        while len(forgettable) >= REMEMBERED or held > REMEMBERED_BYTES:
+            oldest = forgettable.pop(0)
             held -= len(oldest.body)
             self._turns.remove(oldest)

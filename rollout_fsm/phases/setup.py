@@ -114,7 +114,7 @@ def _leave_after_session(world: World, holds: SessionHolds, place: int) -> None:
     """Have what the session holds open left when the session is closed, which is registered above this place."""
     held = Held(
         kind="close",
-        name="what the harness session held open",
+        name="things that the harness session held open",
         undo=holds.close,
         boundary=HarnessError,
         setting="close",

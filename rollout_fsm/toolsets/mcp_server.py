@@ -19,10 +19,11 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from rollout_fsm.attempt import attempt
-from rollout_fsm.errors import leaves
+from rollout_fsm.errors import leaves, text
 from rollout_fsm.function_tool import told
 from rollout_fsm.messages import JSON
 from rollout_fsm.runtime import Route
+from rollout_fsm.strict_json import MAX_DEPTH, parse_json
 from rollout_fsm.toolset import RolloutContext
 from rollout_fsm.toolsets.http import ToolHttp
 from rollout_fsm.toolsets.methods import content_of
@@ -123,7 +124,7 @@ class _Call:
 
 async def _run(call: _Call, tools: _Tools, name: str, arguments: dict[str, JSON]) -> None:
     with call.scope:
-        came = await attempt(tools.source.call_tool, name, arguments, tools.context)
+        came = await attempt(_result, tools, name, arguments)
     error = came.error
     try:
         if error is None:
@@ -137,6 +138,17 @@ async def _run(call: _Call, tools: _Tools, name: str, arguments: dict[str, JSON]
         call.ended.set()
 
 
-def error_of(text: str) -> mcp_types.CallToolResult:
+async def _result(tools: _Tools, name: str, arguments: dict[str, JSON]) -> mcp_types.CallToolResult:
+    """What a tool answers; an error where no JSON can carry that, which would be one of the protocol's later."""
+    result = await tools.source.call_tool(name, arguments, tools.context)
+    try:
+        sent = result.model_dump_json(by_alias=True, exclude_none=True, warnings="error")
+        parse_json(sent, max_depth=MAX_DEPTH + 1)
+    except Exception as error:  # noqa: BLE001  (a tool's own objects may raise anything)
+        return error_of(f"Error: the result of {name} cannot be sent: {text(error)}")
+    return result
+
+
+def error_of(said: str) -> mcp_types.CallToolResult:
     """What a model is told of a call that failed."""
-    return mcp_types.CallToolResult(content=[content_of(text)], is_error=True)
+    return mcp_types.CallToolResult(content=[content_of(said)], is_error=True)

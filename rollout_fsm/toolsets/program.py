@@ -5,6 +5,7 @@ Its exit, where it comes by itself, ends whoever holds it, by a `ToolsetError` w
 
 import logging
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -44,8 +45,18 @@ FAREWELL = 1.0
 """Seconds that it has to exit by itself once its standard input has ended, and to follow the end of its output."""
 GRACE = 3.0
 """Seconds between TERM and KILL."""
+SHOWN = 200
+"""Bytes of a line that is no message, in what is said of it."""
 SERIAL = 0
 """The number of the one program."""
+
+_ANSWER = re.compile(
+    rb"""\s*\{\s* (?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?
+    (?: "id"\s*:\s*(?P<first>\d+)\s*,\s* (?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)? "(?:result|error)".*
+      | "(?:result|error)".*,\s*"id"\s*:\s*(?P<last>\d+)\s*\}\s* )""",
+    re.VERBOSE | re.DOTALL,
+)
+"""An answer of which no more can be read than the number of its question, which stands first or last."""
 
 
 @define(eq=False)
@@ -108,13 +119,17 @@ class Program:
 
     def _message(self, line: bytes) -> "SessionMessage | None":
         from mcp.shared.message import SessionMessage
-        from mcp_types import jsonrpc_message_adapter
+        from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
         try:
             return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
         except ValueError:
-            log.debug("tool server %r wrote a line that is no message", self.name)
+            log.warning("tool server %r wrote a line that is no message: %r", self.name, line[:SHOWN])
+        if (answer := _ANSWER.fullmatch(line)) is None:
             return None
+        shown = line[:SHOWN].decode(errors="replace")
+        failure = ErrorData(code=INTERNAL_ERROR, message=f"tool server {self.name!r} gave no valid answer: {shown}")
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=int(answer["first"] or answer["last"]), error=failure))
 
     async def _write(self, messages: "MemoryObjectReceiveStream[SessionMessage]") -> None:
         stdin = self._process.stdin

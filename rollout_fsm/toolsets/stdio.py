@@ -1,7 +1,8 @@
 """An existing MCP server that is a program, spoken to over its standard input and output.
 
-It runs on the engine's machine, in a session of its own, and ends with whatever it has started. Its environment is an
-allow-list, so that no key of the engine's reaches it unless it is named.
+It runs on the engine's machine, in a session of its own, under a supervisor that ends it with whatever it has started,
+also when the engine is killed. Its environment is an allow-list, so that no key of the engine's reaches it unless it is
+named.
 """
 
 import os
@@ -30,8 +31,8 @@ class StdioToolset(SourcedToolset):
     `argv`: a list, or a text that is split as a shell would (no shell runs it). The program has the engine's PATH,
     HOME, LANG and TMPDIR, ROLLOUT_STATE_URL and ROLLOUT_STATE_SECRET where the engine has a gateway (see
     `RolloutContext.state_url`), and `env`; it runs in `cwd`, the engine's folder unless given. It is started when the
-    rollout is set up, and when that ends it is killed with everything that it started. `name` is the program's unless
-    given, `tool_timeout` in seconds bounds a call.
+    rollout is set up, and killed with everything that it started when that ends, or the engine's process, however.
+    `name` is the program's unless given, `tool_timeout` in seconds bounds a call.
     """
 
     def __init__(

@@ -152,6 +152,8 @@ def test_what_a_session_and_a_tool_server_are_given_is_made_callable_too() -> No
     assert awaited == ["asyncio", "trio"]
     back = border.to("trio", seen)
     assert back.runtime is box
+    assert home(seen._hold) == "asyncio"
+    assert back._hold is exchange._hold
     context = RolloutContext(task=Task(prompt="x"), trace=trace, runtime=box)
     assert driven(border.to("asyncio", context).runtime.kill()) is True
     assert awaited == ["asyncio", "trio", "trio"]

@@ -8,7 +8,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from rollout_fsm.gateway import Gateway, Slot, open_gateway
-from rollout_fsm.gateway.connection import AHEAD_LIMIT, HEAD_LIMIT
+from rollout_fsm.gateway.bodies import MAX_VALUES
+from rollout_fsm.gateway.connection import AHEAD_LIMIT, CHUNK_SIZE, FREE_CHUNKS, HEAD_LIMIT
 from rollout_fsm.messages import AssistantMessage, Response
 
 from .raw import Answer, Raw, body_of, connected, get, head, post
@@ -154,7 +155,7 @@ async def test_head_and_options_are_answered_without_a_body_and_the_connection_g
         (body_of(n=2), "n: expected 1"),
         (b'{"temperature": 1e999}', "1e999 is beyond the numbers that can be held"),
         (b'{"x": ' + b"[" * 200 + b"]" * 200 + b"}", "nested too deeply"),
-        (b'{"x": [' + b"1," * 1_000_001 + b"1]}", "1,000,002 commas and colons; 1,000,000 are allowed"),
+        (b'{"x": [' + b"1," * MAX_VALUES + b"1]}", "150,001 commas and colons; 150,000 are allowed"),
     ],
     ids=lambda value: value[:40].decode(errors="replace") if isinstance(value, bytes) else value,
 )
@@ -300,6 +301,34 @@ async def test_a_body_in_chunks_is_put_together() -> None:
         answer = await client.ask(head(slot.secret, "Transfer-Encoding: chunked") + pieces + b"0\r\n\r\n")
         assert answer.status == 200
     assert texts(session.requests) == ["in chunks"]
+
+
+@pytest.mark.parametrize(("secret", "status", "code"), [(None, 400, None), ("wrong", 401, "invalid_api_key")])
+async def test_a_body_in_very_many_small_chunks_is_refused(secret: str | None, status: int, code: str | None) -> None:
+    session = Scripted()
+    async with open_gateway() as gateway, connected(gateway) as client:
+        slot = gateway.open_slot(session)
+        answer = await client.ask(
+            head(secret or slot.secret, "Transfer-Encoding: chunked") + b"1\r\nx\r\n" * (2 * FREE_CHUNKS)
+        )
+        assert (answer.status, answer.error["code"]) == (status, code)
+        if status == 400:
+            assert "4,161 chunks for 4,161 bytes are too many: send larger chunks" in answer.error["message"]
+        assert await client.ended()
+        assert session.requests == []
+        assert await served(gateway, slot)
+
+
+async def test_a_body_in_very_many_chunks_of_some_size_is_put_together() -> None:
+    session = Scripted()
+    body = body_of("x" * (2 * FREE_CHUNKS * CHUNK_SIZE))
+    async with open_gateway() as gateway, connected(gateway) as client:
+        slot = gateway.open_slot(session)
+        pieces = (body[start : start + CHUNK_SIZE] for start in range(0, len(body), CHUNK_SIZE))
+        chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+        answer = await client.ask(head(slot.secret, "Transfer-Encoding: chunked") + chunks + b"0\r\n\r\n")
+    assert answer.status == 200
+    assert len(texts(session.requests)[0]) == 2 * FREE_CHUNKS * CHUNK_SIZE
 
 
 async def test_headers_beyond_the_bound_are_refused() -> None:

@@ -2,7 +2,7 @@
 
 import gc
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,6 +11,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from rollout_fsm.errors import ProviderError, TurnRefused
 from rollout_fsm.gateway import Gateway, Slot, open_gateway
+from rollout_fsm.gateway.turns import REMEMBERED
+from rollout_fsm.messages import Deliver, Request, Response
 
 from .raw import Answer, Raw, body_of, connected, post
 from .sessions import ANSWER, Held, Scripted, Streaming, texts
@@ -49,6 +51,22 @@ async def attempt(gateway: Gateway, slot: Slot, *headers: str, body: bytes | Non
 
 
 # Committed turns
+
+
+async def test_a_long_turn_whose_answer_was_lost_is_given_to_another_attempt_after_very_many_others() -> None:
+    session, quick = Held(), "X-None: 1"
+    session.answered = True
+    async with open_gateway() as gateway:
+        slot = gateway.open_slot(session)
+        async with attempt(gateway, slot, KEY, body=body_of("long")):
+            await session.begun.wait()
+            await wait_all_tasks_blocked()
+        session.release.set()
+        for number in range(REMEMBERED + 2):
+            assert (await ask(gateway, slot, quick, body=body_of(str(number)))).status == 200
+        again = await ask(gateway, slot, KEY, AGAIN, body=body_of("long"))
+    assert again.document["id"] == "r1"
+    assert session.calls == REMEMBERED + 3
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -134,20 +152,32 @@ async def test_a_stream_that_broke_off_by_itself_runs_again() -> None:
     assert b"gone" not in again.body
 
 
+class HeldThenScripted(Held):
+    """Holds the first call; the others are answered from a script."""
+
+    def __init__(self, answers: Sequence[Response | BaseException]) -> None:
+        super().__init__()
+        self.scripted = Scripted(answers)
+
+    async def respond(self, request: Request, *, deliver: Deliver | None = None, keep_answer: bool = False) -> Response:
+        if not self.calls:
+            return await super().respond(request, deliver=deliver, keep_answer=keep_answer)
+        self.calls += 1
+        return await self.scripted.respond(request, deliver=deliver, keep_answer=keep_answer)
+
+
 async def test_of_the_same_requests_at_once_only_the_failed_one_runs_again() -> None:
     """Several samples of one prompt: what fails of them is tried again, and takes no other's answer."""
-    session = Held()
+    session = HeldThenScripted([ProviderError("oops", status_code=500), ANSWER])
     async with open_gateway() as gateway:
         slot = gateway.open_slot(session)
         async with attempt(gateway, slot, FIRST) as one:
             await session.begun.wait()
-            failing = Scripted([ProviderError("oops", status_code=500), ANSWER])
-            slot._session = failing
             assert (await ask(gateway, slot, FIRST)).status == 500
             assert (await ask(gateway, slot, AGAIN)).document["id"] == "answer"
             session.release.set()
             assert (await one.answer()).document["id"] == "r1"
-    assert len(failing.requests) == 2
+    assert session.calls == 3
 
 
 # Running turns

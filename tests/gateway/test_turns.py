@@ -60,6 +60,52 @@ def test_so_many_bytes_are_remembered_and_the_latest_turn_whatever_its_size() ->
     assert len(turns._turns) <= 4
 
 
+def test_the_turn_that_ended_last_is_kept_though_it_began_first() -> None:
+    turns = Turns()
+    long = turns.new(b"long")
+    others = [over(turns, b"%d" % number) for number in range(REMEMBERED + 1)]
+    long.end("committed", Reply(status=200, body=b"x" * 2 * REMEMBERED_BYTES))
+    long.delivered = True
+    turns.new(b"next")
+    assert turns.tried_before(b"long") is long
+    assert [turns.tried_before(turn.identity) for turn in others] == [None, None, *others[2:]]
+
+
+def test_what_was_delivered_is_forgotten_before_what_was_not() -> None:
+    turns = Turns()
+    lost = over(turns, b"lost", delivered=False)
+    made = [over(turns, b"%d" % number) for number in range(3 * REMEMBERED)]
+    turns.new(b"next")
+    kept = made[-REMEMBERED + 1 :]
+    assert turns.tried_before(b"lost") is lost
+    assert [turn for turn in made if turns.tried_before(turn.identity)] == kept
+    over(turns, b"large", REMEMBERED_BYTES)
+    over(turns, b"larger", 2 * REMEMBERED_BYTES)
+    turns.new(b"next")
+    assert turns.tried_before(b"lost") is lost
+    assert turns.tried_before(b"large") is None  # with what is owed it is too much
+    assert [turn for turn in made if turns.tried_before(turn.identity)] == []
+
+
+def test_of_very_many_that_were_not_delivered_the_oldest_ends_are_forgotten() -> None:
+    turns = Turns()
+    made = [turns.new(b"%d" % number) for number in range(2 * REMEMBERED)]
+    for turn in reversed(made):
+        turn.end("committed", Reply(status=200, body=b"x"))
+    turns.new(b"next")
+    assert [turn for turn in made if turns.tried_before(turn.identity)] == made[:REMEMBERED]
+
+
+def test_a_failure_is_forgotten_before_an_answer_that_was_not_delivered() -> None:
+    turns = Turns()
+    lost = over(turns, b"lost", delivered=False)
+    for number in range(REMEMBERED):
+        turns.new(b"%d" % number).end("failed", Reply(status=500))
+    turns.new(b"next")
+    assert turns.tried_before(b"lost") is lost
+    assert sum(turn.over for turn in turns._turns) == REMEMBERED
+
+
 def test_running_turns_are_never_forgotten() -> None:
     turns = Turns()
     made = [turns.new(b"%d" % number) for number in range(5 * REMEMBERED)]

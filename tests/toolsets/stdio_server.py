@@ -2,7 +2,8 @@
 
 `python stdio_server.py MODE…`: `dies` exits with status 3 at start, `mute` says nothing, `deaf` does not exit when its
 input ends, `stubborn` nor what it starts when asked to end, `child` starts a child in a session of its own, `daemon`
-one that has no environment and no parent either, `noisy` writes lines that are no messages.
+one that has no environment and no parent either, `noisy` writes lines that are no messages. Its tool `raw` answers with the line that it is given, `%d` in which is
+the call's number.
 """
 
 import json
@@ -19,6 +20,7 @@ TOOLS = {
     "count": {},
     "fail": {},
     "exit": {},
+    "raw": {"line": {"type": "string"}},
     "wait": {},
     "cancelled": {},
     "pids": {},
@@ -82,6 +84,9 @@ def answer(message: dict[str, object]) -> None:
                 for name, properties in TOOLS.items()
             ]
             say({"id": number, "result": {"tools": listed}})
+        case "tools/call" if params["name"] == "raw":
+            sys.stdout.write(params["arguments"]["line"].replace("%d", str(number)) + "\n")
+            sys.stdout.flush()
         case "tools/call" if params["name"] != "wait":
             text, failed = call(params["name"], params.get("arguments") or {})
             say({"id": number, "result": {"content": [{"type": "text", "text": text}], "isError": failed}})

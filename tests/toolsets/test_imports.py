@@ -32,7 +32,7 @@ def test_a_rollout_without_tool_servers_imports_nothing_that_serves_them() -> No
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "nothing heavy\n", "")
 
 
-SERVING = """
+SERVING = '''
 import logging, sys, trio
 from rollout_fsm import ChatHarness, ScriptedModel, Task, Toolset, open_engine, tool
 
@@ -41,29 +41,28 @@ class One(Toolset):
     def one(self) -> int:
         return 1
 
+went_on = []
+
+class Asking:
+    """Has the event loop do something in the middle of each import of what is heavy: that takes a thread of its own."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name in {"mcp", "mcp_types", "hypercorn", "pydantic", "starlette"}:
+            trio.from_thread.run_sync(went_on.append, name)
+
 async def main():
-    beats = 0
+    async with open_engine() as engine:
+        trace = await engine.run(Task(prompt="x"), harness=ChatHarness(), model=ScriptedModel(["ok"]), tools=[One])
+        assert trace.ok, trace.errors
+    assert len(went_on) == 5, went_on
 
-    async def beat():
-        nonlocal beats
-        while True:
-            await trio.sleep(0.01)
-            beats += 1
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(beat)
-        async with open_engine() as engine:
-            trace = await engine.run(Task(prompt="x"), harness=ChatHarness(), model=ScriptedModel(["ok"]), tools=[One])
-            assert trace.ok, trace.errors
-        nursery.cancel_scope.cancel()
-    assert beats > 5, beats
-
+sys.meta_path.insert(0, Asking())
 trio.run(main)
 assert logging.getLogger().handlers == [] and logging.getLogger().level == logging.WARNING
-print("beats")
-"""
+print("it went on")
+'''
 
 
 def test_importing_them_lets_the_event_loop_go_on_and_touches_no_logging_of_the_program() -> None:
     ran = subprocess.run([sys.executable, "-W", "error", "-c", SERVING], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "beats\n", "")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "it went on\n", "")

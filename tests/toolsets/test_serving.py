@@ -103,6 +103,71 @@ async def test_what_a_tool_returns_is_its_result(value: object, content: list[ob
     assert (result.structured_content, result.is_error) == (structured, False)
 
 
+def nested(levels: int) -> dict[str, object]:
+    value: dict[str, object] = {}
+    for _ in range(levels - 1):
+        value = {"a": value}
+    return value
+
+
+SURROGATE = mcp_types.TextContent(text="half a character \ud800")
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({"a": "\ud800"}, "surrogates not allowed"),
+        (SURROGATE, "surrogates not allowed"),
+        ([TEXT, SURROGATE], "surrogates not allowed"),
+        (mcp_types.CallToolResult(content=[SURROGATE]), "surrogates not allowed"),
+        (mcp_types.CallToolResult(content=[], structured_content={"a": object()}), "unknown type: <class 'object'>"),
+        (mcp_types.CallToolResult(content=[], structured_content=nested(102)), "nested too deeply"),
+        (mcp_types.CallToolResult(content=[], structured_content=nested(10_000)), "depth exceeded"),
+        (mcp_types.CallToolResult.model_construct(content=[object()]), "unknown type: <class 'object'>"),
+        (mcp_types.TextContent.model_construct(text=3), "Expected `str`"),
+    ],
+)
+async def test_a_result_that_cannot_be_sent_is_an_error_for_the_model(value: object, why: str) -> None:
+    async with served(Returning(value)) as client:
+        for _ in range(2):
+            answer = await said(client, "get")
+            assert answer.startswith("failed: Error: the result of get cannot be sent: ")
+            assert why in answer
+
+
+async def test_a_result_that_is_as_deep_as_json_is_read_arrives() -> None:
+    for value in (nested(101), mcp_types.CallToolResult(content=[], structured_content=nested(101))):
+        async with served(Returning(value)) as client:
+            result = await client.call_tool("get", {})
+            assert (result.structured_content, result.is_error) == (nested(101), False)
+
+
+class UnsayableError(Exception):
+    """Its message cannot be shown, and says so by what nobody expects."""
+
+    def __init__(self, raised: type[BaseException]) -> None:
+        self.raised = raised
+
+    def __str__(self) -> str:
+        raise self.raised
+
+
+@pytest.mark.parametrize("raised", [ValueError, BaseException, GeneratorExit, KeyboardInterrupt, SystemExit])
+async def test_an_error_whose_message_raises_is_told_by_its_type(raised: type[BaseException]) -> None:
+    class Raising(Toolset):
+        @tool
+        def get(self) -> None:
+            raise UnsayableError(raised)
+
+        @tool
+        def quick(self) -> str:
+            return "at once"
+
+    async with served(Raising()) as client:
+        assert await said(client, "get") == "failed: Error: UnsayableError"
+        assert await said(client, "quick") == "at once"
+
+
 class Waiting(Toolset):
     """Says when a call begins and what becomes of it."""
 

@@ -51,6 +51,40 @@ async def test_what_no_json_can_carry_is_a_question_mark_or_an_error_and_the_con
         assert await said(client, "echo", text="still here") == "still here"
 
 
+DEEP = '{"a":' * 50_000 + "1" + "}" * 50_000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        r'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"\ud800"}]}}',
+        f'{{"jsonrpc": "2.0", "id": %d, "result": {DEEP}}}',
+        f'{{"result": {DEEP}, "jsonrpc": "2.0", "id": %d}}',
+        f'{{"id": %d, "jsonrpc": "2.0", "error": {DEEP}}}',
+        '{"jsonrpc":"2.0","id":%d,"result":"no object"}',
+        '{"jsonrpc":"2.0","id":%d,"result":',
+    ],
+)
+async def test_an_answer_that_cannot_be_read_fails_its_call_at_once(line: str) -> None:
+    async with served(stdio(tool_timeout=None)) as client:
+        answer = await said(client, "raw", line=line)
+        assert answer.startswith("failed: Error: MCPError: tool server 'tools' gave no valid answer: {")
+        assert len(answer) < 300
+        assert await said(client, "echo", text="still here") == "still here"
+
+
+@pytest.mark.parametrize("line", ['{"jsonrpc":"2.0","id":%d,"method":', '{"a":{"id":%d,"result":1}', "id %d: result"])
+async def test_a_line_of_which_nobody_knows_what_it_answers_is_logged(
+    line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(stdio(tool_timeout=0.05)) as client:
+        assert (await said(client, "raw", line=line)).startswith("failed: Error: raw did not answer within")
+    (record,) = [record for record in caplog.records if record.name == "rollout_fsm.toolsets"]
+    assert record.levelname == "WARNING"
+    assert record.getMessage().startswith("tool server 'tools' wrote a line that is no message: b'")
+    assert line.partition("%d")[0] in record.getMessage()
+
+
 async def test_it_has_the_variables_that_are_allowed_and_those_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("LANG", "C.UTF-8")

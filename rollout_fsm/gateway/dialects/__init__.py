@@ -9,6 +9,3 @@ from rollout_fsm.gateway.dialects.responses import RESPONSES
 
 DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (CHAT, RESPONSES, MESSAGES)}
 """By name."""
-
-BY_PATH: Mapping[str, Dialect] = {dialect.path: dialect for dialect in DIALECTS.values()}
-"""By where requests are posted to."""

@@ -17,13 +17,18 @@ from rollout_fsm.runtimes.bubblewrap.folder import LEFT, SAID, Folder, in_memory
 from rollout_fsm.runtimes.bubblewrap.lease import BoxLease
 from rollout_fsm.runtimes.bubblewrap.programs import BoxPrograms
 from rollout_fsm.runtimes.bubblewrap.seccomp import filter_program
-from rollout_fsm.runtimes.bubblewrap.tasks import Tasks
 from rollout_fsm.runtimes.bubblewrap.watch import watch
 from rollout_fsm.runtimes.bubblewrap.ways import Ways
 from rollout_fsm.runtimes.table import Process
+from rollout_fsm.runtimes.tasks import Tasks
 
 PATIENCE = 5.0
 """Seconds in which a box has to be dead once its first process was told."""
+
+AGAIN, TRIES = 0.1, 20
+"""Seconds until what a box has written is measured again where that failed, and how often that may be in a row."""
+RECOVERED = 1.0
+"""Seconds that it was measured for after which an earlier failure is over."""
 
 
 @define(eq=False, repr=False)
@@ -91,7 +96,16 @@ class Box:
         return self._process
 
     async def _watch(self, process: trio.Process) -> None:
-        self.condemned = await watch(self.folder, self.lease.limits, process.pid)
+        failures = 0
+        while self.condemned is None:
+            began = trio.current_time()
+            try:
+                self.condemned = await watch(self.folder, self.lease.limits, process.pid)
+            except OSError as error:  # the engine has no descriptors left, say
+                failures = 1 if trio.current_time() - began > RECOVERED else failures + 1
+                if failures == TRIES:
+                    self.condemned = f"what it has written could not be measured any more: {error}"
+                await trio.sleep(AGAIN)
         self.control.lose(f"was ended: {self.condemned}")
         await self._dead()
 

@@ -73,12 +73,28 @@ def _file_system(lease: BoxLease, folder: Folder) -> Iterator[str]:
         system.added(lease.read_only, folder.path.parent),
         [system.Mount(Path(keeper.__file__), KEEPER)],
     )
+    guards: set[Path] = set()
     for mount in mounts:
+        yield from _guard(mount.place, guards)
         yield from _above(mount.place)
         yield from ("--bind" if mount.writable else "--ro-bind", str(mount.source), str(mount.place))
     if (name := system.called()) is not None:
-        yield from (*_above(name), "--symlink", system.interpreter(), str(name))
+        yield from (*_guard(name, guards), *_above(name), "--symlink", system.interpreter(), str(name))
+    for guard in sorted(guards):
+        yield from ("--remount-ro", str(guard))
     yield from ("--remount-ro", "/dev", "--remount-ro", "/")
+
+
+def _guard(place: Path, guards: set[Path]) -> Iterator[str]:
+    """For a place below what programs can write: a folder system of its own, read-only in the end, for what leads to
+    it. A folder that a program can rename would let it put another one in its place.
+    """
+    for area in map(Path, WRITABLE):
+        below = place.relative_to(area).parts if place.is_relative_to(area) else ()
+        guard = area.joinpath(*below[:1])
+        if len(below) > 1 and guard not in guards:
+            guards.add(guard)
+            yield from ("--tmpfs", str(guard))
 
 
 def _above(place: Path) -> Iterator[str]:

@@ -2,9 +2,9 @@
 one like it can be made around the same files.
 """
 
-from attrs import field, frozen
+from attrs import frozen
 
-from rollout_fsm.network import NetworkPolicy
+from rollout_fsm.network import NetworkPolicy, Policies
 from rollout_fsm.runtimes.bubblewrap.limits import BoxLimits
 from rollout_fsm.runtimes.leases import FolderLease
 
@@ -20,8 +20,16 @@ class BoxLease(FolderLease):
 
     limits: BoxLimits
     read_only: tuple[str, ...] = ()
-    network: tuple[NetworkPolicy, ...] = ()
-    setup_network: NetworkPolicy = field(factory=NetworkPolicy)
+    network: NetworkPolicy
+    """The runtime's own."""
+    task_network: NetworkPolicy | None = None
+    """That of the task that uses it."""
+    setup_network: NetworkPolicy
+
+    @property
+    def policies(self) -> Policies:
+        """Those of the execution."""
+        return Policies((self.network, *(() if self.task_network is None else (self.task_network,))))
 
     @property
     def user(self) -> int:

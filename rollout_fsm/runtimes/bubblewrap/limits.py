@@ -30,7 +30,9 @@ class BoxLimits:
     open_files: int = field(default=1024, validator=_positive)
     """Descriptors of one process."""
     workspace: int = field(default=4 * GIB, validator=_positive)
-    """Bytes on disk of all that can be written: the workspace, /tmp and /dev/shm. A box that holds more is ended."""
+    """Bytes on disk of all that can be written: the workspace, /tmp and /dev/shm. A box that holds more is ended. Files
+    that were removed count while a process holds them open or mapped; one that is only on its way from socket to socket
+    is not seen, nor, where the engine is an ordinary user, one that is only mapped. `file_size` bounds each of them."""
     files: int = field(default=200_000, validator=_positive)
     """Files and folders in there. A box that holds more is ended."""
 

@@ -63,12 +63,8 @@ class BubblewrapRuntime(Runtime):
 
     name: str
     limits: BoxLimits = field(factory=BoxLimits, kw_only=True, validator=validators.instance_of(BoxLimits))
-    network: NetworkPolicy = field(
-        factory=lambda: NetworkPolicy(allow=()), kw_only=True, validator=is_policy
-    )
-    setup_network: NetworkPolicy = field(
-        factory=NetworkPolicy, kw_only=True, validator=is_policy
-    )
+    network: NetworkPolicy = field(factory=lambda: NetworkPolicy(allow=()), kw_only=True, validator=is_policy)
+    setup_network: NetworkPolicy = field(factory=NetworkPolicy, kw_only=True, validator=is_policy)
     read_only: tuple[str, ...] = field(default=(), kw_only=True, converter=_paths)
     cap: int = field(default=CAP, kw_only=True, validator=validators.ge(0))
     grace: float = field(default=GRACE, kw_only=True, validator=validators.ge(0))
@@ -91,7 +87,7 @@ class BubblewrapRuntime(Runtime):
                 read_cap=self.read_cap,
                 limits=self.limits,
                 read_only=self.read_only,
-                network=(self.network,),
+                network=self.network,
                 setup_network=self.setup_network,
             )
         except OSError as error:
@@ -181,6 +177,7 @@ class BubblewrapRuntime(Runtime):
         runtime = cls(
             name,
             limits=lease.limits,
+            network=lease.network,
             setup_network=lease.setup_network,
             read_only=lease.read_only,
             cap=lease.cap,
@@ -298,16 +295,12 @@ class BubblewrapRuntime(Runtime):
     def restrict(self, network: NetworkPolicy | None) -> None:
         """Let programs of the execution reach only what this policy allows, too, from `prepare_execution` on; that of
         the task before is over."""
-        self._lease = evolve(self._lease, network=(self.network, *(() if network is None else (network,))))
+        self._lease = evolve(self._lease, task_network=network)
 
     @property
     def restricted(self) -> bool:
         """Whether the execution's network policies keep anything public from programs."""
-        return self._policies.restricts
-
-    @property
-    def _policies(self) -> Policies:
-        return Policies(self._lease.network)
+        return self._lease.policies.restricts
 
     async def prepare_setup(self) -> None:
         """Open the way to what setup may reach (L2)."""
@@ -322,7 +315,7 @@ class BubblewrapRuntime(Runtime):
         await self._open_execution(routes)
 
     async def _open_execution(self, routes: Sequence[Route]) -> None:
-        await self._started.ways.for_execution(self._policies, routes)
+        await self._started.ways.for_execution(self._lease.policies, routes)
 
     def __repr__(self) -> str:
         state = "stopped" if self._stopped else "not started" if self._box is None else f"in {self._folder.path}"

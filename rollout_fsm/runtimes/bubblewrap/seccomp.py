@@ -1,8 +1,8 @@
 """A filter of system calls, against what namespaces alone do not keep from programs; in the kernel's language for it.
 
 No namespaces of their own, in which they would have capabilities again; no sockets but of the kinds that the box's own
-network holds (a VM's socket to its host is none of them); none of the kernel's keys, logs, modules and the like; and no
-way to hide from being measured. What is refused fails as on a kernel that does not have it.
+network holds (a VM's socket to its host is none of them); none of the kernel's keys, logs, modules and the like; no
+limits for others; and no way to hide from being measured. What is refused fails as on a kernel that does not have it.
 """
 
 import errno
@@ -17,13 +17,15 @@ from rollout_fsm.errors import SandboxError
 
 # The kernel's own numbers.
 LOAD, JUMP_EQUAL, JUMP_NOT_BELOW, JUMP_ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-NUMBER, ARCHITECTURE, ARGUMENT = 0, 4, 16
-"""Offsets in what the filter is given; the argument is the lower half of the first one."""
+NUMBER, ARCHITECTURE, ARGUMENT, SECOND, ABOVE_SECOND = 0, 4, 16, 24, 28
+"""Offsets in what the filter is given; an argument is the lower half of it, and what is above that the upper one."""
 ALLOW, FAIL = 0x7FFF0000, 0x00050000
 NEW_USER_NAMESPACE = 0x10000000
 SET_DUMPABLE = 4
 X32 = 0x40000000
 """The first number of a second set of system calls, which x86-64 has."""
+LASTING_MEMORY = 1 << 16
+"""Bytes of one System V segment of shared memory, which a database takes a little of."""
 FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
 
 GENERIC: Mapping[str, int] = {
@@ -42,10 +44,12 @@ GENERIC: Mapping[str, int] = {
     "perf_event_open": 241,
     "pivot_root": 41,
     "prctl": 167,
+    "prlimit64": 261,
     "quotactl": 60,
     "reboot": 142,
     "request_key": 218,
     "setns": 268,
+    "shmget": 194,
     "socket": 198,
     "swapoff": 225,
     "swapon": 224,
@@ -70,10 +74,12 @@ X86_64: Mapping[str, int] = {
     "perf_event_open": 298,
     "pivot_root": 155,
     "prctl": 157,
+    "prlimit64": 302,
     "quotactl": 179,
     "reboot": 169,
     "request_key": 249,
     "setns": 308,
+    "shmget": 29,
     "socket": 41,
     "swapoff": 168,
     "swapon": 167,
@@ -102,7 +108,7 @@ MACHINES: Mapping[str, tuple[int, Mapping[str, int]]] = {
     "x86_64": (0xC000003E, X86_64),
 }
 """Machine to what the kernel calls it, and its numbers."""
-LOOKED_INTO = frozenset({"clone", "clone3", "prctl", "socket", "unshare"})
+LOOKED_INTO = frozenset({"clone", "clone3", "prctl", "prlimit64", "shmget", "socket", "unshare"})
 """Calls that are refused for some arguments only, or in a way of their own."""
 
 
@@ -145,6 +151,19 @@ def filter_program(machine: str | None = None) -> bytes:
     # Who wants not to be looked into is told that he is not.
     hiding = [Step(LOAD, ARGUMENT), Step(JUMP_EQUAL, SET_DUMPABLE, otherwise=1), fail(0)]
     steps += when(numbers["prctl"], [*hiding, Step(RETURN, ALLOW)])
+    # Limits are one's own to set: those of the box's first process are not.
+    own = [Step(LOAD, ARGUMENT), Step(JUMP_EQUAL, 0, then=1), fail(errno.EPERM), Step(RETURN, ALLOW)]
+    steps += when(numbers["prlimit64"], own)
+    # Memory that outlives the processes that have it is measured by nobody.
+    little = [
+        Step(LOAD, ABOVE_SECOND),
+        Step(JUMP_EQUAL, 0, otherwise=2),
+        Step(LOAD, SECOND),
+        Step(JUMP_NOT_BELOW, LASTING_MEMORY + 1, otherwise=1),
+        fail(errno.ENOMEM),
+        Step(RETURN, ALLOW),
+    ]
+    steps += when(numbers["shmget"], little)
     kinds = [Step(JUMP_EQUAL, family, then=len(FAMILIES) - place) for place, family in enumerate(FAMILIES)]
     steps += when(numbers["socket"], [Step(LOAD, ARGUMENT), *kinds, fail(errno.EAFNOSUPPORT), Step(RETURN, ALLOW)])
     steps.append(Step(RETURN, ALLOW))

@@ -64,7 +64,7 @@ def interpreter() -> str:
 
 def called() -> Path | None:
     """The name that this interpreter was called by, where that is outside of what is shown."""
-    name = Path(sys.executable)
+    name = Path(os.path.abspath(sys.executable))
     shown = (Path("/usr"), *(Path("/") / top for top in TOP), *_prefixes())
     return None if any(name.is_relative_to(folder) for folder in shown) else name
 
@@ -89,6 +89,6 @@ def _as_it_is(path: Path) -> Mount:
 
 def _prefixes() -> set[Path]:
     """The folders in which this interpreter and its environment are installed, but for /usr, which is shown anyway."""
-    prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
+    prefixes = {*map(os.path.abspath, (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix))}
     prefixes |= {os.path.realpath(prefix) for prefix in prefixes} | {os.path.dirname(os.path.dirname(interpreter()))}
     return {path for path in map(Path, prefixes) if path != path.parent and not path.is_relative_to("/usr")}

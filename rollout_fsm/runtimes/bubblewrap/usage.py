@@ -195,12 +195,22 @@ def _nameless(ancestor: int) -> Iterator[os.stat_result]:
         trio.from_thread.check_cancelled()
         pid = todo.pop()
         todo += _children(pid)
-        with suppress(OSError):  # it has ended
-            for descriptor in os.listdir(f"/proc/{pid}/fd"):
-                with suppress(OSError):
-                    found = os.stat(f"/proc/{pid}/fd/{descriptor}")
-                    if found.st_nlink == 0 and stat.S_ISREG(found.st_mode):
-                        yield found
+        for held in _held(pid):
+            with suppress(OSError):
+                found = os.stat(held)
+                if found.st_nlink == 0 and stat.S_ISREG(found.st_mode):
+                    yield found
+
+
+def _held(pid: int) -> Iterator[str]:
+    """Paths to the files that a process has open or mapped, whichever of its threads, its first one gone or not. As an
+    ordinary user the engine does not see what is mapped only."""
+    places = [f"/proc/{pid}/map_files"]
+    with suppress(OSError):  # it has ended
+        places += [f"/proc/{pid}/task/{thread}/fd" for thread in os.listdir(f"/proc/{pid}/task")]
+    for place in places:
+        with suppress(OSError):
+            yield from (f"{place}/{name}" for name in os.listdir(place))
 
 
 def _children(pid: int) -> Sequence[int]:

@@ -8,51 +8,26 @@ through the engine's hands. The invariant: what the box reaches is what is in `_
 import errno
 import logging
 import socket
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
-from ipaddress import ip_address
-from urllib.parse import urlsplit
+from collections.abc import Mapping, Sequence
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, field
 
 from rollout_fsm.errors import SandboxError
-from rollout_fsm.network import Address, Host, Policies, Refusal, parse_host
+from rollout_fsm.network import Policies
 from rollout_fsm.runtime import Answer, Route
 from rollout_fsm.runtimes.bubblewrap.control import Control
-from rollout_fsm.runtimes.bubblewrap.tasks import Tasks
 from rollout_fsm.runtimes.proxy import NetworkProxy
-from rollout_fsm.runtimes.proxy.relay import tunnel
+from rollout_fsm.runtimes.proxy.routes import PROXY, VARIABLES, Execution, Place, lay
+from rollout_fsm.runtimes.tasks import Tasks
 
-Place = tuple[str, int]
-"""An address of the box's own loopback interface, and a port."""
-
-PROXY: Place = ("127.0.0.1", 3128)
-VARIABLES: Mapping[str, str] = {
-    **dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), f"http://{PROXY[0]}:{PROXY[1]}"),
-    "no_proxy": "localhost,127.0.0.1,::1",
-}
-"""What tells programs of the proxy; most read them in small letters, some in capitals."""
 AT_ONCE = 128
 """How many connections one way serves at once; further ones wait."""
-PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+AGAIN = 0.1
+"""Seconds until a connection is accepted again, where the engine had no descriptor left for it."""
 
 log = logging.getLogger("rollout_fsm.network")
-
-
-@frozen
-class _Execution(Policies):
-    """The policies of the execution, and the routes that are no loopback ones: these stay open, too (L5)."""
-
-    routes: frozenset[tuple[Host, int]] = frozenset()
-
-    def refusal(
-        self, host: Host, port: int, addresses: Collection[Address] = (), own: Collection[Address] = ()
-    ) -> Refusal | None:
-        """Why a host may not be reached, or None."""
-        if (host, port) in self.routes:
-            return None
-        return Policies.refusal(self, host, port, addresses, own)
 
 
 @define(eq=False, repr=False)
@@ -75,7 +50,17 @@ class _Way:
             async with self.listener, trio.open_nursery() as nursery:
                 while True:
                     await self._places.acquire()
-                    nursery.start_soon(self._one, await self.listener.accept())
+                    nursery.start_soon(self._one, await self._accepted())
+
+    async def _accepted(self) -> trio.SocketStream:
+        """The next connection; where there is no descriptor for one, there will be."""
+        while True:
+            try:
+                return await self.listener.accept()
+            except OSError as error:
+                if error.errno not in SCARCE:
+                    raise
+                await trio.sleep(AGAIN)
 
     async def _one(self, stream: trio.SocketStream) -> None:
         try:
@@ -98,11 +83,9 @@ class Ways:
     _open: dict[Place, _Way] = field(init=False, factory=dict)
 
     @property
-    def variables(self) -> dict[str, str]:
+    def variables(self) -> Mapping[str, str]:
         """What programs are told of the proxy, where there is one."""
-        if PROXY not in self._open:
-            return {}
-        return {**VARIABLES, **{name.upper(): value for name, value in VARIABLES.items()}}
+        return VARIABLES if PROXY in self._open else {}
 
     async def for_setup(self, policies: Policies) -> None:
         """Open the way to the proxy, where the policies allow anything."""
@@ -114,38 +97,11 @@ class Ways:
 
         Raises `SandboxError` for a route that cannot be opened.
         """
-        served: dict[Place, Answer] = {}
-        elsewhere: set[tuple[Host, int]] = set()
-        for route in routes:
-            host, port = self._target(route)
-            place = _place(host, port)
-            if place is None:
-                elsewhere.add((parse_host(host), port))
-                continue
-            dialled = partial(_dialled, host, port)
-            answer = route.answer or dialled
-            # Two that share a port are told apart by their paths, which only who listens there knows.
-            served[place] = answer if served.get(place, answer) == answer else dialled
-        if PROXY in served:
-            raise SandboxError(f"runtime {self.runtime} has its proxy on the port of a route, {PROXY[1]}: change that")
-        self._proxy.policies = _Execution(policies.each, frozenset(elsewhere))
-        if elsewhere or not policies.forbids_all:
+        served, far = lay(self.runtime, routes)
+        self._proxy.policies = Execution(policies.each, far)
+        if far or not policies.forbids_all:
             served[PROXY] = self._proxy.answer
         await self._have(served)
-
-    def _target(self, route: Route) -> Place:
-        """Host and port of a route, whose path may be a secret."""
-        try:
-            url = urlsplit(route)
-            host, port = url.hostname, url.port or PORTS.get(url.scheme)
-            if host is not None and port is not None:
-                return host, port
-        except ValueError as error:
-            raise SandboxError(f"runtime {self.runtime} has a route that is no URL: {error}") from None
-        raise SandboxError(
-            f"runtime {self.runtime} has a route that names no host, or no port of its own and none of "
-            f"{', '.join(PORTS)} as its scheme, but {url.scheme!r}"
-        )
 
     async def _have(self, wanted: Mapping[Place, Answer]) -> None:
         """Close the ways that are not wanted, or lead elsewhere, and open those that are missing."""
@@ -174,24 +130,3 @@ class Ways:
                 errno.EACCES: "a route needs a port of 1024 or more",
             }
             raise SandboxError(f"{cannot}: {known.get(getattr(error, 'errno', 0), error)}") from error
-
-
-def _place(host: str, port: int) -> Place | None:
-    """Where in the box a route of the loopback interface is; None for any other."""
-    if host == "localhost":
-        host = "127.0.0.1"
-    try:
-        return (host, port) if ip_address(host).is_loopback else None
-    except ValueError:  # a name
-        return None
-
-
-async def _dialled(host: str, port: int, stream: trio.SocketStream) -> None:
-    """Carry a connection of the box to where the route's URL leads on the engine's side."""
-    try:
-        origin = await trio.open_tcp_stream(host, port)
-    except OSError as error:
-        log.info("a route of a box leads nowhere: %s", error)
-        return
-    async with origin:
-        await tunnel(stream, origin, b"", lambda: None)

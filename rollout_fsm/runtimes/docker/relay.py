@@ -17,13 +17,13 @@ from attrs import define, field
 
 from rollout_fsm.errors import SandboxError
 from rollout_fsm.runtime import Answer
-from rollout_fsm.runtimes.bubblewrap.tasks import Tasks
 from rollout_fsm.runtimes.docker import carrier
 from rollout_fsm.runtimes.docker.carrier import AT_ONCE, CHUNK, HEAD, WINDOW
 from rollout_fsm.runtimes.docker.client import LONGEST, PATIENCE, Client
 from rollout_fsm.runtimes.docker.executing import end
 from rollout_fsm.runtimes.proxy.routes import Place
 from rollout_fsm.runtimes.proxy.speaking import GONE
+from rollout_fsm.runtimes.tasks import Tasks
 
 log = logging.getLogger("rollout_fsm.network")
 

@@ -9,11 +9,11 @@ from attrs import define, field
 from rollout_fsm.errors import SandboxError
 from rollout_fsm.network import Policies
 from rollout_fsm.runtime import Route
-from rollout_fsm.runtimes.bubblewrap.tasks import Tasks
 from rollout_fsm.runtimes.docker.client import Client
 from rollout_fsm.runtimes.docker.relay import Relay
 from rollout_fsm.runtimes.proxy import NetworkProxy
 from rollout_fsm.runtimes.proxy.routes import PROXY, VARIABLES, Execution, lay
+from rollout_fsm.runtimes.tasks import Tasks
 
 HOST = "host.docker.internal"
 """The engine's host, as containers with a network name it."""

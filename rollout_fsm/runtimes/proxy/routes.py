@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from ipaddress import ip_address
 from typing import TypeAlias
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import trio
 from attrs import frozen
@@ -50,20 +50,19 @@ def lay(runtime: str, routes: Sequence[Route]) -> tuple[dict[Place, Answer], fro
     near: dict[Place, Answer] = {}
     far: set[tuple[Host, int]] = set()
     for route in routes:
-        url = urlsplit(route)
-        if not url.hostname or url.scheme not in _PORTS:
-            raise SandboxError(f"runtime {runtime} has a route that is no URL with a host: {url.scheme}://{url.netloc}")
-        port = url.port or _PORTS[url.scheme]
-        place = _loopback(url), port
-        if place[0] is None:
-            far.add((parse_host(url.hostname), port))
-        elif place == PROXY:
+        try:
+            host, port = _target(route)
+            if (address := _loopback(host)) is None:
+                far.add((parse_host(host), port))
+                continue
+        except ValueError as error:
+            raise SandboxError(f"runtime {runtime} has a route that is no URL with a host: {error}") from None
+        if (address, port) == PROXY:
             raise SandboxError(f"runtime {runtime} has a route on port {port}, where its proxy is: take another port")
-        else:
-            # Two that share a port are told apart by their paths, which only who listens there knows.
-            dialled = partial(dial, url.hostname, port)
-            answer = route.answer or dialled
-            near[place[0], port] = answer if near.get((place[0], port), answer) == answer else dialled
+        # Two that share a port are told apart by their paths, which only who listens there knows.
+        dialled = partial(dial, host, port)
+        answer = route.answer or dialled
+        near[address, port] = answer if near.get((address, port), answer) == answer else dialled
     return near, frozenset(far)
 
 
@@ -77,10 +76,18 @@ async def dial(host: str, port: int, stream: trio.SocketStream) -> None:
         await tunnel(stream, origin, b"", lambda: None)
 
 
-def _loopback(url: SplitResult) -> str | None:
-    """The loopback address that a URL names; None for another one, or a name."""
-    host = "127.0.0.1" if url.hostname == "localhost" else url.hostname or ""
+def _target(route: Route) -> tuple[str, int]:
+    """Host and port of a route. Raises `ValueError` without its path, which may be a secret."""
+    url = urlsplit(route)
+    if not url.hostname or url.scheme not in _PORTS:
+        raise ValueError(f"its scheme is {url.scheme!r}, and its host {url.hostname!r}")
+    return url.hostname, url.port or _PORTS[url.scheme]
+
+
+def _loopback(host: str) -> str | None:
+    """The loopback address that a host is; None for another one, or a name."""
+    address = "127.0.0.1" if host == "localhost" else host
     try:
-        return host if ip_address(host).is_loopback else None
+        return address if ip_address(address).is_loopback else None
     except ValueError:
         return None

@@ -162,6 +162,29 @@ async def test_programs_see_chosen_folders_of_the_machine_and_write_their_own_on
         assert (await runtime.run(["hostname"])).stdout == "box\n"
 
 
+async def test_what_leads_to_a_chosen_folder_cannot_be_moved_so_that_another_takes_its_place(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/file").write_text("shown")
+    if not tmp_path.is_relative_to("/tmp"):
+        pytest.skip("this is about folders below what programs can write, and those of tests are elsewhere here")
+    script = "for place in $0 $0/data $(dirname $0) /tmp/$(echo $0 | cut -d/ -f3); do "
+    script += "mv $place /tmp/moved 2> /dev/null && echo moved $place; done; (: > $0/new) 2> /dev/null && echo written"
+    async with box(read_only=[tmp_path / "data"]) as runtime:
+        assert (await runtime.run(["sh", "-c", script, str(tmp_path)])).stdout == ""
+        assert (await runtime.run(["cat", f"{tmp_path}/data/file"])).stdout == "shown"
+
+
+async def test_the_limits_of_the_first_process_are_not_a_programs_to_set() -> None:
+    script = "import os, resource, signal, sys\n"
+    script += "for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC):\n"
+    script += "    resource.prlimit(0, kind)\n"
+    script += "    try:\n        resource.prlimit(1, kind, (3, 3))\n"
+    script += "    except PermissionError:\n        print('refused')\n"
+    async with box() as runtime:
+        assert (await runtime.run([sys.executable, "-c", script])).stdout == "refused\n" * 3
+        assert (await runtime.run(["true"])).exit_code == 0
+
+
 async def test_programs_see_no_process_but_those_of_their_box() -> None:
     async with box() as runtime:
         shown = (await runtime.run(["sh", "-c", "sleep 1000 & ls /proc; cat /proc/1/comm"])).stdout.split()

@@ -11,6 +11,7 @@ from rollout_fsm.runtimes.bubblewrap.seccomp import (
     ARCHITECTURE,
     EVERYWHERE,
     FAIL,
+    LASTING_MEMORY,
     LOOKED_INTO,
     MACHINES,
     NEW_USER_NAMESPACE,
@@ -22,9 +23,9 @@ from rollout_fsm.runtimes.bubblewrap.seccomp import (
 CALLS = range(600)
 
 
-def decided(program: bytes, architecture: int, number: int, argument: int = 0) -> int:
+def decided(program: bytes, architecture: int, number: int, argument: int = 0, second: int = 0) -> int:
     """What the kernel would make of a system call."""
-    given = struct.pack("=iIQ", number, architecture, 0) + struct.pack("=6Q", argument, 0, 0, 0, 0, 0)
+    given = struct.pack("=iIQ", number, architecture, 0) + struct.pack("=6Q", argument, second, 0, 0, 0, 0)
     steps = list(struct.iter_unpack("=HBBI", program))
     place, value = 0, 0
     while True:
@@ -68,6 +69,10 @@ def test_some_calls_are_allowed_for_what_is_harmless(machine: str) -> None:
     assert decided(program, architecture, EVERYWHERE["clone3"]) == FAIL | errno.ENOSYS
     assert decided(program, architecture, own["prctl"], SET_DUMPABLE) == FAIL
     assert decided(program, architecture, own["prctl"], SET_DUMPABLE + 1) == ALLOW
+    assert decided(program, architecture, own["prlimit64"], 0) == ALLOW
+    assert decided(program, architecture, own["prlimit64"], 1) == FAIL | errno.EPERM
+    for size, made in ((1, True), (LASTING_MEMORY, True), (LASTING_MEMORY + 1, False), (1 << 32, False)):
+        assert decided(program, architecture, own["shmget"], 0, size) == (ALLOW if made else FAIL | errno.ENOMEM)
     allowed = [family for family in range(64) if decided(program, architecture, own["socket"], family) == ALLOW]
     assert allowed == [1, 2, 10, 16]
     assert decided(program, architecture, own["socket"], 40) == FAIL | errno.EAFNOSUPPORT

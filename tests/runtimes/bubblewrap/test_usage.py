@@ -105,6 +105,38 @@ def test_what_a_descendant_holds_open_without_a_name_is_counted(tmp_path: Path) 
     assert measured(tmp_path).files == 0
 
 
+HIDER = """
+import os, sys, threading
+file = open("file", "r+b")
+os.unlink("file")
+ready, go = threading.Event(), threading.Event()
+
+def hold():
+    os.unshare(os.CLONE_FILES) if hasattr(os, "unshare") else __import__("ctypes").CDLL(None).unshare(0x400)
+    ready.set()
+    go.wait()
+
+threading.Thread(target=hold).start()
+ready.wait()
+file.close()
+print("up", flush=True)
+sys.stdin.read()
+go.set()
+"""
+
+
+def test_what_a_thread_holds_open_for_itself_is_counted(tmp_path: Path) -> None:
+    file(tmp_path / "file")
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([sys.executable, "-c", HIDER], cwd=tmp_path, **streams) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"up\n"
+        found = measured(tmp_path)
+        child.stdin.close()
+    assert (found.files, found.size) == (1, CHUNK)
+
+
 def test_counting_ends_where_there_is_too_much(tmp_path: Path) -> None:
     for number in range(50):
         file(tmp_path / str(number))
