@@ -14,10 +14,9 @@ from rollout_fsm.gateway.dialects.dialect import Dialect, DialectError
 from rollout_fsm.messages import JSON, Request
 from rollout_fsm.strict_json import parse_json
 
-MAX_VALUES = 150_000
-"""How many commas and colons a body may have, those in texts included. To read that many and to write them for the
-model takes about 0.3 s of one processor, in the costliest pair of dialects."""
-
+MAX_VALUES = 500_000
+"""How many commas and colons a body may have, those in texts included: about what a second of reading and writing
+amounts to. A long conversation in a million tokens has fewer."""
 MANY_VALUES = 50_000
 """From how many on a body is read in a thread. Below, reading holds everybody up for less than 0.1 s."""
 

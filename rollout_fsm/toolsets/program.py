@@ -47,6 +47,8 @@ GRACE = 3.0
 """Seconds between TERM and KILL."""
 SHOWN = 200
 """Bytes of a line that is no message, in what is said of it."""
+LOUD = 10
+"""How many of these are warned of: one that writes nothing else does not fill the log."""
 SERIAL = 0
 """The number of the one program."""
 
@@ -66,6 +68,7 @@ class Program:
     name: str
     _process: trio.Process = field(repr=False)
     _errors: HeadTail = field(factory=lambda: HeadTail(WORDS), init=False, repr=False)
+    _unread: int = field(default=0, init=False, repr=False)
 
     @asynccontextmanager
     async def streams(self) -> "AsyncIterator[TransportStreams]":
@@ -124,7 +127,9 @@ class Program:
         try:
             return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
         except ValueError:
-            log.warning("tool server %r wrote a line that is no message: %r", self.name, line[:SHOWN])
+            self._unread += 1
+            level = logging.WARNING if self._unread <= LOUD else logging.DEBUG
+            log.log(level, "tool server %r wrote a line that is no message: %r", self.name, line[:SHOWN])
         if (answer := _ANSWER.fullmatch(line)) is None:
             return None
         shown = line[:SHOWN].decode(errors="replace")

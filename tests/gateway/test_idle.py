@@ -3,6 +3,7 @@
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import h11
 import pytest
@@ -100,4 +101,5 @@ async def test_others_go_on_while_many_chunks_are_read(monkeypatch: pytest.Monke
         nursery.cancel_scope.cancel()
     assert answer.body == b"x" * FREE_CHUNKS
     assert taken > FREE_CHUNKS
-    assert max(after - before for before, after in zip(pauses, pauses[1:], strict=False)) <= CHUNKS_AT_ONCE + 2
+    most = max(after - before for before, after in pairwise(pauses))
+    assert most <= 2 * CHUNKS_AT_ONCE + 2  # of two tasks that take turns, one may go twice in a row

@@ -2,8 +2,9 @@
 
 `python stdio_server.py MODE…`: `dies` exits with status 3 at start, `mute` says nothing, `deaf` does not exit when its
 input ends, `stubborn` nor what it starts when asked to end, `child` starts a child in a session of its own, `daemon`
-one that has no environment and no parent either, `noisy` writes lines that are no messages. Its tool `raw` answers with the line that it is given, `%d` in which is
-the call's number.
+one that has no environment and no parent either, `noisy` writes lines that are no messages.
+
+Its tool `raw` answers with the line that it is given, in which `%d` is the number of the call.
 """
 
 import json

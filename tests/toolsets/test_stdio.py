@@ -85,6 +85,13 @@ async def test_a_line_of_which_nobody_knows_what_it_answers_is_logged(
     assert line.partition("%d")[0] in record.getMessage()
 
 
+async def test_one_that_writes_nothing_else_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with served(stdio(tool_timeout=None)) as client:
+        await said(client, "raw", line="chatter\n" * 50 + '{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}')
+    warned = [record for record in caplog.records if record.name == "rollout_fsm.toolsets"]
+    assert [record.levelname for record in warned if record.levelname == "WARNING"] == ["WARNING"] * program.LOUD
+
+
 async def test_it_has_the_variables_that_are_allowed_and_those_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("LANG", "C.UTF-8")

@@ -89,13 +89,17 @@ DAEMON = "(setsid env -i sh -c 'trap \"\" TERM HUP INT; echo $$; exec sleep 600'
 """Says its process id; has neither the program's session nor its environment, and a parent that is dead."""
 
 
-@pytest.mark.parametrize("after", ["exit 3", "trap '' TERM; read word; exec sleep 600"])
+@pytest.mark.parametrize("after", ["exit 3", "trap '' TERM; exec sleep 600"])
 def test_whoever_descends_from_the_program_is_dead_when_the_supervisor_is(after: str) -> None:
-    with supervised(["sh", "-c", f"{DAEMON}; {after}"]) as (process, lifeline):
+    with supervised(["sh", "-c", f"{DAEMON}; read word; {after}"]) as (process, lifeline):
+        assert process.stdin is not None
         assert process.stdout is not None
         said = process.stdout.readline()
-        lifeline.shutdown(socket.SHUT_WR)
-        assert process.wait(HANG) in (0, 3)
+        process.stdin.write(b"word\n")
+        process.stdin.flush()
+        if not after.startswith("exit"):
+            lifeline.shutdown(socket.SHUT_WR)
+        assert process.wait(HANG) == (3 if after.startswith("exit") else 0)
         with pytest.raises(ProcessLookupError):
             os.kill(int(said), 0)
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("bubblewrap")
 
 
 class TestBubblewrapRuntime(RuntimeContract):
-    points = 8
+    points = 5
 
     @pytest.fixture(autouse=True)
     def _folder(self, temporary: Path) -> None:
