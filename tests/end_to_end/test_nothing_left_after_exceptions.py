@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 import pytest
+from attrs import evolve
 
 from rollout_fsm import ChatHarness, Exchange, Harness, HarnessSession, Task, UserMessage, open_engine
 from tests.end_to_end.agents import DAEMONISES, QUICK, QUIET, TWO_TURNS, agent
@@ -64,10 +65,10 @@ def program() -> Harness:
 
 
 class InProcess(ChatHarness):
-    """Talks in two turns."""
+    """Talks in two turns, and does not ask the tool server, which would never answer."""
 
     async def open_session(self, exchange: Exchange) -> HarnessSession:
-        session = await super().open_session(exchange)
+        session = await super().open_session(evolve(exchange, tool_urls={}, local_tool_urls={}))
         first = session.run
 
         class Session(HarnessSession):
