@@ -234,7 +234,7 @@ class Hosting:
 
     @staticmethod
     def _say_how_it_was_left(hosted: Hosted[object], error: BaseException | None) -> None:
-        if hosted._life.cancel_called:
+        if trio.current_time() >= hosted._life.deadline:
             log.warning("leaving %s took more than %g s and was given up", hosted.name, LEAVING)
         for leaf in _plain(error):
             log.warning("leaving %s failed: %s", hosted.name, text(leaf))

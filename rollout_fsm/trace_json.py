@@ -57,7 +57,6 @@ def trace_from_json(line: str | bytes) -> Trace:
     data = _parsed(line)
     trace = structured(_CONVERTER, data, Trace, READING)
     trace.unknown = beyond(data, _to_plain(trace))
-    trace.state = UnwrittenState()
     if trace.is_completed:
         trace.seal()
     return trace
@@ -127,13 +126,14 @@ def _sampling_to_json() -> Callable[[Sampling], dict[str, object]]:
 
 
 def _read_trace() -> Callable[[object, object], Trace]:
-    inner = make_dict_structure_fn(Trace, _CONVERTER, state=override(omit=True), unknown=override(omit=True))
+    unwritten = override(struct_hook=lambda _value, _type: UnwrittenState())
+    inner = make_dict_structure_fn(Trace, _CONVERTER, state=unwritten, unknown=override(omit=True))
 
     def structure_trace(value: object, type_: Any) -> Trace:
         data: dict[str, JSON] = require(value, dict)
         if (version := data.get("version", Trace.version)) != Trace.version:
             raise Fault(f"its schema is version {version!r}; this program reads version {Trace.version}")
-        return inner(data, type_)
+        return inner({**data, "state": None}, type_)
 
     return structure_trace
 
