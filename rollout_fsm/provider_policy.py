@@ -5,7 +5,7 @@ The request's own wishes and the run's settings are held to it alike.
 
 from attrs import evolve
 
-from rollout_fsm.gateway.dialects import DIALECTS
+from rollout_fsm.gateway.dialects.external import without_external
 from rollout_fsm.messages import Request, Sampling
 from rollout_fsm.trace import PolicyEvent
 
@@ -18,9 +18,8 @@ def asked_of(request: Request, run: Sampling, *, restricted: bool) -> tuple[Requ
     out."""
     if not restricted:
         return request, run.over(request.sampling), None
-    dialect = DIALECTS["chat" if request.native is None else request.native.dialect]
-    request, of_the_request = dialect.without_external(request)
+    request, of_the_request = without_external(request)
     settings = evolve(request, native=None, sampling=run.over(request.sampling))
-    settings, of_the_run = dialect.without_external(settings)
+    settings, of_the_run = without_external(settings)
     removed = tuple(dict.fromkeys((*of_the_request, *of_the_run)))
     return request, settings.sampling, PolicyEvent(code=REMOVED, paths=removed) if removed else None

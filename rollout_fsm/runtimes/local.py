@@ -11,13 +11,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import trio
-from attrs import define, field, validators
+from attrs import Factory, define, field, validators
 
 from rollout_fsm.errors import SandboxError
 from rollout_fsm.messages import JSON
 from rollout_fsm.runtime import ProgramResult, Runtime
 from rollout_fsm.runtimes import files, launch
 from rollout_fsm.runtimes.leases import LocalLease
+from rollout_fsm.runtimes.lifetime import Lifetime
 from rollout_fsm.runtimes.programs import Programs, pids
 from rollout_fsm.runtimes.removal import remove, remove_moved
 from rollout_fsm.runtimes.threads import ending_limiter, file_limiter
@@ -47,11 +48,9 @@ class LocalRuntime(Runtime):
     _workspace: Path | None = field(init=False, default=None)
     _root: int | None = field(init=False, default=None)
     """A descriptor of the workspace from start to stop: programs may put something else in the place of its path."""
-    _stopped: bool = field(init=False, default=False)
-    _gone: bool = field(init=False, default=False)
+    _lifetime: Lifetime = field(init=False, default=Factory(lambda self: Lifetime(self.name), takes_self=True))
     _execution: int | None = field(init=False, default=None)
     """The number of the first program of the execution, once that has begun."""
-    _stopping: trio.Lock = field(init=False, factory=trio.Lock)
     _programs: Programs = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -67,25 +66,19 @@ class LocalRuntime(Runtime):
     @property
     def stopped(self) -> bool:
         """Whether `stop` was called (L3)."""
-        return self._stopped
+        return self._lifetime.stopped
 
     @property
     def workspace(self) -> Path:
         """The folder in which programs run; `SandboxError` before `start` and after `stop`."""
-        if self._stopped:
-            raise SandboxError(f"runtime {self.name} was stopped: it has no workspace any more")
-        if self._workspace is None:
-            raise SandboxError(f"runtime {self.name} was not started: call start() first")
-        return self._workspace
+        return self._lifetime.require(self._workspace, "workspace")
 
     async def start(self) -> None:
         """Make the workspace, with a folder for temporary files in it. Nothing can come between making and knowing it
         (L8).
         """
         await trio.lowlevel.checkpoint()
-        if self._stopped or self._workspace is not None:
-            state = "was stopped" if self._stopped else "is started already"
-            raise SandboxError(f"runtime {self.name} {state}: a runtime is started once; make a new one")
+        self._lifetime.require_new(begun=self._workspace is not None)
         try:
             self._make()
         except OSError as error:
@@ -160,11 +153,8 @@ class LocalRuntime(Runtime):
         Shielded: bounded by the grace, by how long killed processes are waited for, and by the size of the workspace.
         Raises `SandboxError` naming what is left; a further call tries again.
         """
-        self._stopped = self._programs.closed = True
-        with trio.CancelScope(shield=True):
-            async with self._stopping:
-                if not self._gone:
-                    await self._tear_down()
+        self._programs.closed = True
+        await self._lifetime.end(self._tear_down)
 
     async def _tear_down(self) -> None:
         survivors = await self._programs.end()
@@ -173,7 +163,6 @@ class LocalRuntime(Runtime):
         trouble += [f"its workspace {self._workspace} could not be removed: {left}"] if left else []
         if trouble:
             raise SandboxError(f"runtime {self.name} was not stopped wholly: {'; '.join(trouble)}")
-        self._gone = True
 
     async def _remove(self) -> str | None:
         if self._workspace is None:
@@ -228,7 +217,7 @@ class LocalRuntime(Runtime):
     async def alive(self) -> bool:
         """Whether it is started, not stopped, and its workspace still exists (L41)."""
         await trio.lowlevel.checkpoint()
-        return not self._stopped and self._workspace is not None and self._workspace.is_dir()
+        return not self._lifetime.stopped and self._workspace is not None and self._workspace.is_dir()
 
     async def kill(self) -> bool:
         """End every process that comes from programs run since `prepare_execution`, and wait for them; False if some
@@ -273,5 +262,5 @@ class LocalRuntime(Runtime):
         self._execution = self._programs.next_serial
 
     def __repr__(self) -> str:
-        state = "stopped" if self._stopped else "not started" if self._workspace is None else f"in {self._workspace}"
+        state = self._lifetime.state(self._workspace)
         return f"<LocalRuntime {self.name!r} {state}, {self._programs.running} programs>"

@@ -6,6 +6,7 @@ Ending has a limit apart from files, since a slow disk must not keep programs al
 import trio
 
 _ending: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("rollout_fsm_ending")
+_names: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("rollout_fsm_names")
 _files: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("rollout_fsm_files")
 
 
@@ -17,6 +18,11 @@ def ending_limiter() -> trio.CapacityLimiter:
 def file_limiter() -> trio.CapacityLimiter:
     """Threads for reading, writing and looking for files."""
     return _limiter(_files, 16)
+
+
+def name_limiter() -> trio.CapacityLimiter:
+    """Threads for looking names up, for all proxies: a resolver that does not answer holds its thread."""
+    return _limiter(_names, 32)
 
 
 def _limiter(variable: trio.lowlevel.RunVar[trio.CapacityLimiter], tokens: int) -> trio.CapacityLimiter:

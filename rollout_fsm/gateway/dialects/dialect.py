@@ -109,8 +109,3 @@ class Dialect(Protocol):
     ) -> dict[str, JSON]:
         """An error in the dialect's shape. `type` is OpenAI's word for it."""
         ...
-
-    def without_external(self, request: Request) -> tuple[Request, tuple[str, ...]]:
-        """The request without what would have the provider itself reach the network for the model (web search, remote
-        MCP servers), and the names of what was removed."""
-        ...

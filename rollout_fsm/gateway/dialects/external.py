@@ -76,7 +76,8 @@ _HOLDERS = frozenset({"additional_tools", "tool_search_output"})
 
 
 def without_external(request: Request) -> tuple[Request, tuple[str, ...]]:
-    """The request without what leaves the box, and the names of what was removed."""
+    """The request without what would have the provider itself reach the network for the model (web search, remote MCP
+    servers), and the names of what was removed."""
     native, removed = request.native, dict[str, None]()
     dialects = {row.dialect for row in TOOLS} if native is None else {native.dialect}
     extra = _cleaned(request.sampling.extra, dialects, removed)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import trio
-from attrs import define, evolve, field, validators
+from attrs import Factory, define, evolve, field, validators
 
 from rollout_fsm.errors import SandboxError
 from rollout_fsm.messages import JSON
@@ -27,6 +27,7 @@ from rollout_fsm.runtimes.bubblewrap.command import user_of
 from rollout_fsm.runtimes.bubblewrap.folder import TEMPORARY, WORKSPACE, Folder
 from rollout_fsm.runtimes.bubblewrap.lease import BoxLease
 from rollout_fsm.runtimes.bubblewrap.limits import BoxLimits
+from rollout_fsm.runtimes.lifetime import Lifetime
 from rollout_fsm.runtimes.local import CAP, GRACE, READ_CAP
 from rollout_fsm.runtimes.programs import pids
 from rollout_fsm.runtimes.table import Process
@@ -74,9 +75,7 @@ class BubblewrapRuntime(Runtime):
     _box: Box | None = field(init=False, default=None)
     _execution: bool = field(init=False, default=False)
     """Whether the execution has begun."""
-    _stopped: bool = field(init=False, default=False)
-    _gone: bool = field(init=False, default=False)
-    _stopping: trio.Lock = field(init=False, factory=trio.Lock)
+    _lifetime: Lifetime = field(init=False, default=Factory(lambda self: Lifetime(self.name), takes_self=True))
 
     def __attrs_post_init__(self) -> None:
         try:
@@ -101,14 +100,12 @@ class BubblewrapRuntime(Runtime):
     @property
     def stopped(self) -> bool:
         """Whether `stop` was called (L3)."""
-        return self._stopped
+        return self._lifetime.stopped
 
     async def start(self) -> None:
         """Make the folder and bring the box up (L8). Raises `SandboxError` that says what to install or to allow."""
         await trio.lowlevel.checkpoint()
-        if self._stopped or self._box is not None:
-            state = "was stopped" if self._stopped else "is started already"
-            raise SandboxError(f"runtime {self.name} {state}: a runtime is started once; make a new one")
+        self._lifetime.require_new(begun=self._box is not None)
         try:
             self._folder.make()
         except OSError as error:
@@ -194,11 +191,7 @@ class BubblewrapRuntime(Runtime):
         Shielded: bounded by how long a box takes to die, and by the size of the folder. Raises `SandboxError` naming
         what is left; a further call tries again.
         """
-        self._stopped = True
-        with trio.CancelScope(shield=True):
-            async with self._stopping:
-                if not self._gone:
-                    await self._tear_down()
+        await self._lifetime.end(self._tear_down)
 
     async def _tear_down(self) -> None:
         survivors = await self._end("was stopped")
@@ -207,7 +200,6 @@ class BubblewrapRuntime(Runtime):
         trouble += [f"its folder {self._folder.path} could not be removed: {left}"] if left else []
         if trouble:
             raise SandboxError(f"runtime {self.name} was not stopped wholly: {'; '.join(trouble)}")
-        self._gone = True
 
     async def _end(self, why: str) -> list[Process]:
         """End the box: this one's own, or the one that its lease tells of."""
@@ -247,18 +239,14 @@ class BubblewrapRuntime(Runtime):
 
     @property
     def _started(self) -> Box:
-        if self._stopped:
-            raise SandboxError(f"runtime {self.name} was stopped: it has no box any more")
-        if self._box is None:
-            raise SandboxError(f"runtime {self.name} was not started: call start() first")
-        return self._box
+        return self._lifetime.require(self._box, "box")
 
     async def alive(self) -> bool:
         """Whether it is started, not stopped, and its first process answers (L41). Raises `SandboxError` where its
         limits ended it.
         """
         await trio.lowlevel.checkpoint()
-        return not self._stopped and self._box is not None and await self._box.answers()
+        return not self._lifetime.stopped and self._box is not None and await self._box.answers()
 
     async def kill(self) -> bool:
         """End every process that was started since `prepare_execution`, and wait for it; False if some survive.
@@ -318,6 +306,6 @@ class BubblewrapRuntime(Runtime):
         await self._started.ways.for_execution(self._lease.policies, routes)
 
     def __repr__(self) -> str:
-        state = "stopped" if self._stopped else "not started" if self._box is None else f"in {self._folder.path}"
+        state = self._lifetime.state(None if self._box is None else self._folder.path)
         running = 0 if self._box is None else self._box.programs.running
         return f"<BubblewrapRuntime {self.name!r} {state}, {running} programs>"

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 
 import trio
-from attrs import define, field, validators
+from attrs import Factory, define, field, validators
 
 from rollout_fsm.errors import SandboxError
 from rollout_fsm.messages import JSON
@@ -23,6 +23,7 @@ from rollout_fsm.runtimes.docker.container import INSIDE, Container, remove
 from rollout_fsm.runtimes.docker.executing import Ended, execute
 from rollout_fsm.runtimes.docker.lease import LABEL, DockerLease
 from rollout_fsm.runtimes.docker.ways import HOST, Ways
+from rollout_fsm.runtimes.lifetime import Lifetime
 from rollout_fsm.runtimes.local import CAP, GRACE, READ_CAP
 
 IMAGE = "python:3.12-slim"
@@ -79,11 +80,9 @@ class DockerRuntime(Runtime):
     _client: Client | None = field(init=False, default=None)
     """Set once the container may exist."""
     _started: Container | None = field(init=False, default=None)
-    _stopped: bool = field(init=False, default=False)
-    _gone: bool = field(init=False, default=False)
+    _lifetime: Lifetime = field(init=False, default=Factory(lambda self: Lifetime(self.name), takes_self=True))
     _spared: Sequence[str] | None = field(init=False, default=None)
     """The processes that were there when the execution began, once it has."""
-    _stopping: trio.Lock = field(init=False, factory=trio.Lock)
 
     def __attrs_post_init__(self) -> None:
         self._lease = DockerLease.new(
@@ -100,7 +99,7 @@ class DockerRuntime(Runtime):
     @property
     def stopped(self) -> bool:
         """Whether `stop` was called (L3)."""
-        return self._stopped
+        return self._lifetime.stopped
 
     @property
     def lease(self) -> dict[str, JSON]:
@@ -112,9 +111,7 @@ class DockerRuntime(Runtime):
         engine complained of.
         """
         await trio.lowlevel.checkpoint()
-        if self._stopped or self._client is not None:
-            state = "was stopped" if self._stopped else "is started already"
-            raise SandboxError(f"runtime {self.name} {state}: a runtime is started once; make a new one")
+        self._lifetime.require_new(begun=self._client is not None)
         client = Client.find(self.name, self.engine, self._lease.address)
         if (await client.attempt("image", "inspect", self.image)).code:
             await client.ask("pull", "-q", self.image, patience=math.inf)
@@ -192,21 +189,16 @@ class DockerRuntime(Runtime):
         Shielded, and bounded by what the engine has for a command. Raises `SandboxError` naming what is left; a further
         call tries again.
         """
-        self._stopped = True
-        with trio.CancelScope(shield=True):
-            async with self._stopping:
-                await self._ways.close()
-                if self._client is not None and not self._gone:
-                    await remove(self._client, self._lease.filter)
-                self._gone = True
+        await self._lifetime.end(self._tear_down)
+
+    async def _tear_down(self) -> None:
+        await self._ways.close()
+        if self._client is not None:
+            await remove(self._client, self._lease.filter)
 
     @property
     def _running(self) -> Container:
-        if self._stopped:
-            raise SandboxError(f"runtime {self.name} was stopped: it has no container any more")
-        if self._started is None:
-            raise SandboxError(f"runtime {self.name} was not started: call start() first")
-        return self._started
+        return self._lifetime.require(self._started, "container")
 
     async def run(
         self,
@@ -233,9 +225,9 @@ class DockerRuntime(Runtime):
             with trio.move_on_after(math.inf if timeout is None else timeout):
                 ended = await execute(container, argv, variables, data, self.cap)
         finally:
-            if ended is None and not self._stopped:
+            if ended is None and not self._lifetime.stopped:
                 await self._give_up(container, f"{self._marker}={mark}")
-        if self._stopped:
+        if self._lifetime.stopped:
             raise SandboxError(f"runtime {self.name} was stopped while {argv[0]!r} ran")
         if ended is None:
             raise TimeoutError(f"{list(argv)!r} did not end within {timeout} s and was killed")
@@ -257,7 +249,7 @@ class DockerRuntime(Runtime):
     async def alive(self) -> bool:
         """Whether it is started, not stopped, and the container runs (L41)."""
         await trio.lowlevel.checkpoint()
-        return not self._stopped and self._started is not None and await self._started.lives()
+        return not self._lifetime.stopped and self._started is not None and await self._started.lives()
 
     async def kill(self) -> bool:
         """End every process that came since `prepare_execution`, and wait for it; False if some survive.
@@ -308,5 +300,5 @@ class DockerRuntime(Runtime):
         return self._ways.host_url(url)
 
     def __repr__(self) -> str:
-        state = "stopped" if self._stopped else f"in {self._lease.container}" if self._started else "not started"
+        state = self._lifetime.state(None if self._started is None else self._lease.container)
         return f"<DockerRuntime {self.name!r} {state}>"

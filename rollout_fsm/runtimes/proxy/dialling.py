@@ -10,6 +10,7 @@ import trio
 
 from rollout_fsm.network import Address
 from rollout_fsm.network.addresses import canonical
+from rollout_fsm.runtimes.threads import name_limiter
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[Address]]]
 """Looks a name up for a port: its addresses, the one to try first at the front. Raises `OSError` where there is
@@ -17,16 +18,11 @@ none."""
 Connect: TypeAlias = Callable[[Address, int], Awaitable[trio.SocketStream]]
 """Connects to an address and port, and looks nothing up. Raises `OSError`."""
 
-THREADS = 32
-"""How many names are looked up at once by all proxies of the process: a resolver that does not answer holds its
-thread."""
-_looking_up: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("rollout_fsm_looking_up")
-
 
 async def look_up(name: str, port: int) -> list[Address]:
     """The addresses of a name, as this machine resolves it."""
     ask = partial(socket.getaddrinfo, name, port, type=socket.SOCK_STREAM)
-    found = await trio.to_thread.run_sync(ask, limiter=_limiter(), abandon_on_cancel=True)
+    found = await trio.to_thread.run_sync(ask, limiter=name_limiter(), abandon_on_cancel=True)
     return list(dict.fromkeys(canonical(ip_address(sockaddr[0])) for *_, sockaddr in found))
 
 
@@ -46,12 +42,3 @@ def is_of_this_machine(address: Address) -> bool:
     except OSError:  # there is no way to it
         return False
     return ip_address(sender) == address
-
-
-def _limiter() -> trio.CapacityLimiter:
-    try:
-        return _looking_up.get()
-    except LookupError:
-        limiter = trio.CapacityLimiter(THREADS)
-        _looking_up.set(limiter)
-        return limiter

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rollout_fsm.gateway.dialects import DIALECTS
 from rollout_fsm.gateway.dialects.dialect import Dialect, DialectError
+from rollout_fsm.gateway.dialects.external import without_external
 from rollout_fsm.messages import JSON, NativeEvent
 from tests.gateway.dialects.strategies import NOBODY
 from tests.profiles import examples
@@ -77,7 +78,7 @@ def test_what_is_read_is_passed_on_and_freed_of_tools(
         request = dialect.parse_request({"messages": said, "input": said, "tools": said, **body})
     except DialectError:
         return
-    free, _ = dialect.without_external(request)
+    free, _ = without_external(request)
     for one in (request, free):
         dialect.render_request(one, model="m", sampling=one.sampling, stream=True)
 

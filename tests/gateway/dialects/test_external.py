@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 
 from rollout_fsm.gateway.dialects import DIALECTS
-from rollout_fsm.gateway.dialects.external import FIELDS, TOOLS, Row
+from rollout_fsm.gateway.dialects.external import FIELDS, TOOLS, Row, without_external
 from rollout_fsm.messages import Request, Sampling, UserMessage
 from tests.gateway.dialects.golden import REQUESTS
 
@@ -25,7 +25,7 @@ FUNCTION: dict[str, Any] = {
 def cleaned(dialect: str, **fields: Any) -> tuple[Any, tuple[str, ...], Request]:
     """The body that is left, the names of what was removed, and the request."""
     request = DIALECTS[dialect].parse_request({**HI[dialect], **fields})
-    left, removed = DIALECTS[dialect].without_external(request)
+    left, removed = without_external(request)
     body = DIALECTS[dialect].render_request(left, model="m", sampling=left.sampling, stream=False)
     return {name: value for name, value in body.items() if name != "model"}, removed, left
 
@@ -56,8 +56,8 @@ def test_each_field_of_the_table_is_removed_from_the_body_and_from_the_settings(
 def test_a_request_that_stays_inside_is_the_very_same(name: str) -> None:
     dialect = DIALECTS[name.partition(" ")[0]]
     request = dialect.parse_request(REQUESTS[name])
-    assert dialect.without_external(request) == (request, ())
-    assert dialect.without_external(request)[0] is request
+    assert without_external(request) == (request, ())
+    assert without_external(request)[0] is request
 
 
 @pytest.mark.parametrize("name", ["chat full", "responses full", "messages full"])
@@ -65,7 +65,7 @@ def test_what_came_is_not_written_into(name: str) -> None:
     dialect = DIALECTS[name.partition(" ")[0]]
     request = dialect.parse_request(REQUESTS[name])
     before = str(REQUESTS[name])
-    left, removed = dialect.without_external(request)
+    left, removed = without_external(request)
     assert len(removed) == 1
     assert removed[0].startswith("web_search")
     assert str(REQUESTS[name]) == before
@@ -150,6 +150,6 @@ def test_tools_that_come_within_the_conversation_are_removed_there() -> None:
 def test_a_request_of_this_process_is_cleaned_in_its_settings() -> None:
     sampling = Sampling(extra={"web_search_options": {}, "tools": [{"type": "mcp"}, FUNCTION["chat"]], "top_k": 1})
     request = Request(messages=[UserMessage("x")], sampling=sampling)
-    left, removed = DIALECTS["chat"].without_external(request)
+    left, removed = without_external(request)
     assert left == evolve(request, sampling=Sampling(extra={"tools": [FUNCTION["chat"]], "top_k": 1}))
     assert set(removed) == {"web_search_options", "mcp"}

@@ -9,7 +9,6 @@ from rollout_fsm.gateway.dialects.chat.assembling import ChatAssembler
 from rollout_fsm.gateway.dialects.chat.messages import parse_message, render_message
 from rollout_fsm.gateway.dialects.chat.rendering import ChatRenderer
 from rollout_fsm.gateway.dialects.errors import openai_error
-from rollout_fsm.gateway.dialects.external import without_external
 from rollout_fsm.messages import JSON, Request, Response, Sampling
 
 __all__ = ["CHAT", "ChatDialect", "parse_message", "render_message"]
@@ -69,10 +68,6 @@ class ChatDialect:
     ) -> dict[str, JSON]:
         """An error in OpenAI's shape."""
         return openai_error(message, type=type, param=param, code=code)
-
-    def without_external(self, request: Request) -> tuple[Request, tuple[str, ...]]:
-        """The request without what would have the provider reach the network."""
-        return without_external(request)
 
 
 CHAT = ChatDialect()

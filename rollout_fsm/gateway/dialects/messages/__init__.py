@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from rollout_fsm.gateway.dialects.errors import anthropic_error
-from rollout_fsm.gateway.dialects.external import without_external
 from rollout_fsm.gateway.dialects.messages import answers, requests
 from rollout_fsm.gateway.dialects.messages.assembling import MessagesAssembler
 from rollout_fsm.gateway.dialects.messages.blocks import NAME
@@ -62,10 +61,6 @@ class MessagesDialect:
     ) -> dict[str, JSON]:
         """An error in Anthropic's shape."""
         return anthropic_error(message, status=status, type=type, param=param, code=code)
-
-    def without_external(self, request: Request) -> tuple[Request, tuple[str, ...]]:
-        """The request without what would have the provider reach the network."""
-        return without_external(request)
 
 
 MESSAGES = MessagesDialect()

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from rollout_fsm.gateway.dialects.errors import openai_error
-from rollout_fsm.gateway.dialects.external import without_external
 from rollout_fsm.gateway.dialects.responses import answers, requests
 from rollout_fsm.gateway.dialects.responses.assembling import ResponsesAssembler
 from rollout_fsm.gateway.dialects.responses.content import NAME
@@ -62,10 +61,6 @@ class ResponsesDialect:
     ) -> dict[str, JSON]:
         """An error in OpenAI's shape."""
         return openai_error(message, type=type, param=param, code=code)
-
-    def without_external(self, request: Request) -> tuple[Request, tuple[str, ...]]:
-        """The request without what would have the provider reach the network."""
-        return without_external(request)
 
 
 RESPONSES = ResponsesDialect()
