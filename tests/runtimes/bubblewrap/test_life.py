@@ -157,6 +157,7 @@ async def test_stop_ends_programs_that_run_and_their_runs_say_why() -> None:
         for _ in range(10):
             nursery.start_soon(run)
         await ringing.line()
+        assert await runtime.alive()  # whose answer comes after what was said of the program that rang
         await runtime.stop()
     assert len(said) == 10
     assert "runtime box was stopped, while 'sh' ran" in said
