@@ -62,10 +62,14 @@ if TYPE_CHECKING:
     from rollout_fsm.retry import RetryPolicy
     from rollout_fsm.rollout import Rollout
     from rollout_fsm.runtime import ProgramResult, Runtime
-    from rollout_fsm.runtimes import BoxLimits, BubblewrapRuntime, DockerRuntime, LocalRuntime
+    from rollout_fsm.runtimes import LocalRuntime
+    from rollout_fsm.runtimes.bubblewrap import BoxLimits, BubblewrapRuntime
+    from rollout_fsm.runtimes.docker import DockerRuntime
     from rollout_fsm.task import Task
     from rollout_fsm.toolset import RolloutContext, Toolset, tool
-    from rollout_fsm.toolsets import HttpToolset, SharedToolset, StdioToolset
+    from rollout_fsm.toolsets.remote import HttpToolset
+    from rollout_fsm.toolsets.shared import SharedToolset
+    from rollout_fsm.toolsets.stdio import StdioToolset
     from rollout_fsm.trace import GroupInfo, Trace
     from rollout_fsm.trace_json import trace_from_json, trace_to_json
     from rollout_fsm.traces_file import read_traces
@@ -230,17 +234,17 @@ _HOME = {
     "Rollout": "rollout_fsm.rollout",
     "ProgramResult": "rollout_fsm.runtime",
     "Runtime": "rollout_fsm.runtime",
-    "BoxLimits": "rollout_fsm.runtimes",
-    "BubblewrapRuntime": "rollout_fsm.runtimes",
-    "DockerRuntime": "rollout_fsm.runtimes",
+    "BoxLimits": "rollout_fsm.runtimes.bubblewrap",
+    "BubblewrapRuntime": "rollout_fsm.runtimes.bubblewrap",
+    "DockerRuntime": "rollout_fsm.runtimes.docker",
     "LocalRuntime": "rollout_fsm.runtimes",
     "Task": "rollout_fsm.task",
     "RolloutContext": "rollout_fsm.toolset",
     "Toolset": "rollout_fsm.toolset",
     "tool": "rollout_fsm.toolset",
-    "HttpToolset": "rollout_fsm.toolsets",
-    "SharedToolset": "rollout_fsm.toolsets",
-    "StdioToolset": "rollout_fsm.toolsets",
+    "HttpToolset": "rollout_fsm.toolsets.remote",
+    "SharedToolset": "rollout_fsm.toolsets.shared",
+    "StdioToolset": "rollout_fsm.toolsets.stdio",
     "GroupInfo": "rollout_fsm.trace",
     "Trace": "rollout_fsm.trace",
     "trace_from_json": "rollout_fsm.trace_json",

@@ -8,32 +8,20 @@ from typing import Protocol
 from attrs import field, frozen
 
 from rollout_fsm.flow import Flow
+from rollout_fsm.gateway import Interceptable
 from rollout_fsm.harness import Harness
 from rollout_fsm.hooks import BoundHook, Hooks
 from rollout_fsm.hosting import Hosting
 from rollout_fsm.judge import Judge
 from rollout_fsm.limits import Bounds, RolloutLimits, RolloutPolicy
 from rollout_fsm.machine.endings import Endings
-from rollout_fsm.messages import Deliver, Request, Response, Sampling
+from rollout_fsm.messages import Sampling
 from rollout_fsm.model import Model
 from rollout_fsm.overdue import Overdue
 from rollout_fsm.runtime import Answer, Runtime, RuntimeFactory
 from rollout_fsm.task import Task
 from rollout_fsm.toolset import RolloutContext, Toolset
 from rollout_fsm.trace import Trace
-
-
-class Respondent(Protocol):
-    """Whoever answers the model calls of a rollout."""
-
-    async def respond(self, request: Request, *, deliver: Deliver | None = None, keep_answer: bool = False) -> Response:
-        """Answer, or raise what the harness is to be told. `deliver` takes the pieces of an answer as it is made;
-        `keep_answer`: a caller that is cancelled is given an answer that the model has made already."""
-        ...
-
-    async def count_tokens(self, request: Request) -> int:
-        """How many tokens a prompt has."""
-        ...
 
 
 class Slot(Protocol):
@@ -108,7 +96,7 @@ class Services(Protocol):
         """What is let through: turns, segments."""
         ...
 
-    def open_slot(self, respondent: Respondent, *, model_name: str) -> Slot:
+    def open_slot(self, session: Interceptable, *, model_name: str) -> Slot:
         """A slot at the gateway for one rollout."""
         ...
 

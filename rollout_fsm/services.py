@@ -20,7 +20,7 @@ from rollout_fsm.attempt import attempt
 from rollout_fsm.errors import text
 from rollout_fsm.flow import Flow
 from rollout_fsm.foreign import manager
-from rollout_fsm.gateway import Gateway, open_gateway
+from rollout_fsm.gateway import Gateway, Interceptable, open_gateway
 from rollout_fsm.gateway import Slot as GatewaySlot
 from rollout_fsm.hosting import Hosting
 from rollout_fsm.identity import identity_of
@@ -29,7 +29,7 @@ from rollout_fsm.keeping import Keeper
 from rollout_fsm.machine.endings import Endings
 from rollout_fsm.machine.endings_file import endings as shipped_endings
 from rollout_fsm.overdue import Overdue
-from rollout_fsm.plan import Respondent, Slot, StateDoor, ToolServer
+from rollout_fsm.plan import Slot, StateDoor, ToolServer
 from rollout_fsm.toolset import RolloutContext, Toolset
 from rollout_fsm.toolsets.serving import ToolServers
 from rollout_fsm.trace import Trace
@@ -148,11 +148,11 @@ class EngineServices:
         if self.journal is not None:
             self.nursery.start_soon(self._keep, self.journal)
 
-    def open_slot(self, respondent: Respondent, *, model_name: str) -> Slot:
+    def open_slot(self, session: Interceptable, *, model_name: str) -> Slot:
         """A rollout's own way through the gateway (L58)."""
         if self.gateway is None:
             return NoGatewaySlot(secrets.token_urlsafe(32))
-        return self.gateway.open_slot(respondent, model_name=model_name)
+        return self.gateway.open_slot(session, model_name=model_name)
 
     def open_state(self, slot: Slot, trace: Trace) -> StateDoor:
         """A door to a rollout's state, for its tool servers in other processes."""

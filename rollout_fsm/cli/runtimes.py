@@ -14,7 +14,9 @@ from rollout_fsm.cli.settings import BoxSettings, NetworkSettings, flag, said
 from rollout_fsm.machine.exact import suggestion
 from rollout_fsm.network import NetworkPolicy
 from rollout_fsm.runtime import Runtime, RuntimeFactory
-from rollout_fsm.runtimes import BoxLimits, BubblewrapRuntime, DockerRuntime, LocalRuntime
+from rollout_fsm.runtimes import LocalRuntime
+from rollout_fsm.runtimes.bubblewrap import BoxLimits, BubblewrapRuntime
+from rollout_fsm.runtimes.docker import DockerRuntime
 
 __all__ = ["RUNTIMES", "make_runtime"]
 

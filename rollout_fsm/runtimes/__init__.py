@@ -1,8 +1,8 @@
-"""Implementations of the `Runtime` contract."""
+"""Implementations of the `Runtime` contract. The isolated ones, `bubblewrap` and `docker`, are packages of their own:
+who runs none does not import them.
+"""
 
-from rollout_fsm.runtimes.bubblewrap import BoxLimits, BubblewrapRuntime
-from rollout_fsm.runtimes.docker import DockerRuntime
 from rollout_fsm.runtimes.local import LocalRuntime
 from rollout_fsm.runtimes.output import HeadTail
 
-__all__ = ["BoxLimits", "BubblewrapRuntime", "DockerRuntime", "HeadTail", "LocalRuntime"]
+__all__ = ["HeadTail", "LocalRuntime"]

@@ -75,6 +75,11 @@ def count(value: JSON) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
+def price(value: JSON) -> float | None:
+    """What a call cost; None for what is no number."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
 def detail(body: Mapping[str, JSON], group: str, name: str) -> JSON:
     """A field of a field, None where either is missing."""
     details = body.get(group)

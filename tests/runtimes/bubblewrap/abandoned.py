@@ -7,7 +7,7 @@ import tempfile
 
 import trio
 
-from rollout_fsm.runtimes import BubblewrapRuntime
+from rollout_fsm.runtimes.bubblewrap import BubblewrapRuntime
 
 LEAVES = {
     "nothing": "true",

@@ -13,7 +13,7 @@ from typing import Any
 import trio
 from attrs import frozen
 
-from rollout_fsm.runtimes import BubblewrapRuntime
+from rollout_fsm.runtimes.bubblewrap import BubblewrapRuntime
 from rollout_fsm.runtimes.table import stat_fields
 from tests.runtimes.boxes import Bell
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rollout_fsm.network import NetworkPolicy
-from rollout_fsm.runtimes import BubblewrapRuntime
+from rollout_fsm.runtimes.bubblewrap import BubblewrapRuntime
 from rollout_fsm.testing import RuntimeContract
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")

@@ -6,7 +6,7 @@ import sys
 import pytest
 import trio
 
-from rollout_fsm.runtimes import BoxLimits, BubblewrapRuntime
+from rollout_fsm.runtimes.bubblewrap import BoxLimits, BubblewrapRuntime
 from tests.runtimes.boxes import Bell
 from tests.runtimes.bubblewrap.boxes import RING, bell, box
 

@@ -17,7 +17,7 @@ import trio
 from rollout_fsm.errors import SandboxError
 from rollout_fsm.messages import JSON
 from rollout_fsm.network import NetworkPolicy
-from rollout_fsm.runtimes import BoxLimits, BubblewrapRuntime
+from rollout_fsm.runtimes.bubblewrap import BoxLimits, BubblewrapRuntime
 from rollout_fsm.runtimes.table import stat_fields
 from rollout_fsm.testing import check_leases
 from tests.runtimes.bubblewrap.boxes import box, cancelling_at, descendants, folder, with_argument

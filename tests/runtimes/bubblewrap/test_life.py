@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from rollout_fsm.errors import SandboxError
-from rollout_fsm.runtimes import BoxLimits, BubblewrapRuntime
+from rollout_fsm.runtimes.bubblewrap import BoxLimits, BubblewrapRuntime
 from tests.runtimes.bubblewrap.boxes import RING, bell, box, cancelling_at, descendants, folder
 
 pytestmark = [pytest.mark.usefixtures("bubblewrap", "temporary")]

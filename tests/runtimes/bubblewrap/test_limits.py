@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from rollout_fsm.errors import SandboxError
-from rollout_fsm.runtimes import BoxLimits
+from rollout_fsm.runtimes.bubblewrap import BoxLimits
 from tests.runtimes.bubblewrap.boxes import box
 
 pytestmark = [pytest.mark.real_time, pytest.mark.usefixtures("bubblewrap", "temporary")]

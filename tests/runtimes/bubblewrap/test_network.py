@@ -13,7 +13,7 @@ import trio
 from rollout_fsm.errors import SandboxError
 from rollout_fsm.network import NetworkPolicy
 from rollout_fsm.runtime import Route
-from rollout_fsm.runtimes import BubblewrapRuntime
+from rollout_fsm.runtimes.bubblewrap import BubblewrapRuntime
 from tests.runtimes.bubblewrap.boxes import RING, bell, box
 
 pytestmark = [pytest.mark.real_time, pytest.mark.usefixtures("bubblewrap", "temporary")]

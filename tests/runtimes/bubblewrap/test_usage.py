@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from rollout_fsm.runtimes import BoxLimits
-from rollout_fsm.runtimes.bubblewrap import usage
+from rollout_fsm.runtimes.bubblewrap import BoxLimits, usage
 from rollout_fsm.runtimes.bubblewrap.usage import Usage, measure
 from rollout_fsm.runtimes.bubblewrap.watch import PAUSES, pause
 from rollout_fsm.runtimes.removal import remove

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from rollout_fsm.gateway.dialects.fields import count, detail
+from rollout_fsm.gateway.dialects.fields import count, detail, price
 from rollout_fsm.messages import JSON, Usage
 
 
@@ -15,13 +15,12 @@ def parse_usage(value: JSON) -> Usage | None:
         return None
     cached = _cached(value)
     reasoning = count(detail(value, "completion_tokens_details", "reasoning_tokens"))
-    cost = value.get("cost")
     return Usage(
         prompt_tokens=prompt - cached if cached is not None and cached <= prompt else prompt,
         completion_tokens=completion + _beside(value, prompt, completion, reasoning),
         cached_input_tokens=cached,
         reasoning_tokens=reasoning,
-        cost=cost if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
+        cost=price(value.get("cost")),
     )
 
 

@@ -4,7 +4,16 @@ from collections.abc import Mapping
 from uuid import uuid4
 
 from rollout_fsm.gateway.dialects.dialect import DialectError
-from rollout_fsm.gateway.dialects.fields import MISSING, as_list, count, detail, get_string, require_whole, shown
+from rollout_fsm.gateway.dialects.fields import (
+    MISSING,
+    as_list,
+    count,
+    detail,
+    get_string,
+    price,
+    require_whole,
+    shown,
+)
 from rollout_fsm.gateway.dialects.messages.blocks import NAME, read_reply, render_reply
 from rollout_fsm.messages import JSON, FinishReason, Native, Response, Usage
 
@@ -71,13 +80,12 @@ def parse_usage(value: JSON) -> Usage | None:
     given, completion = count(value.get("input_tokens")), count(value.get("output_tokens"))
     if given is None or completion is None:
         return None
-    cost = value.get("cost")
     return Usage(
         prompt_tokens=given + (count(value.get("cache_creation_input_tokens")) or 0),
         completion_tokens=completion,
         cached_input_tokens=count(value.get("cache_read_input_tokens")),
         reasoning_tokens=count(detail(value, "output_tokens_details", "thinking_tokens")),
-        cost=cost if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
+        cost=price(value.get("cost")),
     )
 
 

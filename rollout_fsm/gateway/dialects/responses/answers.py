@@ -11,6 +11,7 @@ from rollout_fsm.gateway.dialects.fields import (
     count,
     detail,
     get_string,
+    price,
     require_whole,
     shown,
 )
@@ -165,13 +166,12 @@ def parse_usage(value: JSON) -> Usage | None:
     if given is None or completion is None:
         return None
     cached = count(detail(value, "input_tokens_details", "cached_tokens"))
-    cost = value.get("cost")
     return Usage(
         prompt_tokens=given - cached if cached is not None and cached <= given else given,
         completion_tokens=completion,
         cached_input_tokens=cached,
         reasoning_tokens=count(detail(value, "output_tokens_details", "reasoning_tokens")),
-        cost=cost if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
+        cost=price(value.get("cost")),
     )
 
 
