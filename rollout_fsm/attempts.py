@@ -4,7 +4,7 @@ left (L73)."""
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 from attrs import evolve, frozen
@@ -13,22 +13,24 @@ from rollout_fsm.batch import Job, Permit
 from rollout_fsm.errors import text
 from rollout_fsm.exact_json import FormatError
 from rollout_fsm.identity import Identity
-from rollout_fsm.journal import Attempt, Journal, JournalContent, JournalError
+from rollout_fsm.journal import JournalError
 from rollout_fsm.machine.lifecycle import lifecycle
 from rollout_fsm.outcome import pass_on
-from rollout_fsm.output import RunFolder, Written
+from rollout_fsm.past import NO_PAST
 from rollout_fsm.plan import Plan
 from rollout_fsm.pursuit import Pursuit
 from rollout_fsm.register import Register
 from rollout_fsm.remains import remove_all, take
-from rollout_fsm.resuming import NO_PAST, resumption
 from rollout_fsm.rollout import Rollout
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.services import EngineServices
 from rollout_fsm.settings import AgentSettings, OneRollout, settle
 from rollout_fsm.task import Task
 from rollout_fsm.trace import Trace
-from rollout_fsm.trace_json import trace_from_json
+
+if TYPE_CHECKING:
+    from rollout_fsm.journal import Attempt, Journal, JournalContent
+    from rollout_fsm.output import RunFolder, Written
 
 log = logging.getLogger("rollout_fsm")
 
@@ -66,9 +68,13 @@ class Attempts:
             begun = self._fresh(job, pursuit, settings)
             assert begun is not None
 
-    async def owed(self, folder: RunFolder, journal: Journal, asked: Sequence[Job], over: trio.Event) -> Sequence[Job]:
+    async def owed(
+        self, folder: "RunFolder", journal: "Journal", asked: Sequence[Job], over: trio.Event
+    ) -> Sequence[Job]:
         """Of what is asked for, what the folder's run still owes and nobody has taken upon himself, until `over`; what
         a dead process left and nobody needs is removed."""
+        from rollout_fsm.resuming import resumption  # here, since few engines have a folder to go on with
+
         register, services = self.register, self.register.services
         register.handed_out = [taken for taken in register.handed_out if not taken[0].is_set()]
         others = frozenset[Identity]().union(*(identities for _, identities in register.handed_out))
@@ -161,7 +167,7 @@ class Attempts:
 
 
 async def _catch_up(
-    services: EngineServices, journal: Journal, written: Iterable[Written], content: JournalContent
+    services: EngineServices, journal: "Journal", written: "Iterable[Written]", content: "JournalContent"
 ) -> None:
     """Tell the journal of traces that are on disk without its knowing: a crash came in between."""
     there = {trace.id for trace in written}
@@ -175,10 +181,9 @@ async def _catch_up(
 
 
 async def _ended(rollout: Rollout, begin: Callable[[], Awaitable[object]]) -> None:
-    """Bring a rollout to its end."""
+    """Bring a rollout to its end: left, it closes itself."""
     async with rollout:
         await begin()
-        await rollout.close()
 
 
 async def _ended_as_data(rollout: Rollout, begin: Callable[[], Awaitable[object]]) -> None:
@@ -194,8 +199,10 @@ async def _whole(rollout: Rollout) -> None:
         await rollout.step()
 
 
-def _readable(left: Attempt) -> Trace | None:
+def _readable(left: "Attempt") -> Trace | None:
     """The trace of an attempt that a dead process left; None, and said, where it cannot be read."""
+    from rollout_fsm.trace_json import trace_from_json  # the same
+
     try:
         return None if left.snapshot is None else trace_from_json(left.snapshot.trace)
     except FormatError as error:

@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from rollout_fsm.flow import Flow
 from rollout_fsm.identity import Identity
 from rollout_fsm.outcome import bare, interrupts, plain
-from rollout_fsm.resuming import NO_PAST, Past
+from rollout_fsm.past import NO_PAST, Past
 from rollout_fsm.shield import shielded
 from rollout_fsm.task import Task
 from rollout_fsm.trace import GroupInfo, Trace

@@ -21,3 +21,7 @@ class AnchoredClock:
     def now(self) -> float:
         """Epoch seconds."""
         return trio.current_time() + self.offset
+
+    def at(self, time: float) -> float:
+        """Epoch seconds of a time of the event loop."""
+        return time + self.offset

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 import trio
 from attrs import define, field
@@ -24,13 +24,11 @@ from rollout_fsm.errors import TaskError, attribute
 from rollout_fsm.flow import Quiet
 from rollout_fsm.harness import Harness
 from rollout_fsm.interaction import Interaction
-from rollout_fsm.journal import Journal
 from rollout_fsm.judge import Judge
 from rollout_fsm.limits import RolloutTimeouts
 from rollout_fsm.machine.endings import EndingChange, Endings
 from rollout_fsm.observers import Observers
 from rollout_fsm.outcome import bare, interrupts, plain
-from rollout_fsm.output import RunFolder
 from rollout_fsm.pursuit import Pursuit
 from rollout_fsm.register import Register
 from rollout_fsm.rescoring import Rescored, Rescorings, TaskSource, rescore
@@ -42,6 +40,10 @@ from rollout_fsm.shield import shielded
 from rollout_fsm.task import Task
 from rollout_fsm.trace import RunInfo, Trace
 
+if TYPE_CHECKING:
+    from rollout_fsm.journal import Journal
+    from rollout_fsm.output import RunFolder
+
 log = logging.getLogger("rollout_fsm")
 
 
@@ -49,7 +51,7 @@ log = logging.getLogger("rollout_fsm")
 class Engine:
     """Runs rollouts. Made by `open_engine`, used inside its `async with`."""
 
-    _folder: RunFolder | None
+    _folder: "RunFolder | None"
     _run_info: RunInfo
     _host: str
     _port: int
@@ -302,10 +304,12 @@ class Engine:
         self._register = Register(services, self._run_info, self._observers)
         return self
 
-    def _open_folder(self) -> Journal | None:
+    def _open_folder(self) -> "Journal | None":
         """Take the run's folder, and open its journal; a run that is gone on with keeps its id."""
         if self._folder is None:
             return None
+        from rollout_fsm.journal import Journal  # here, since without a folder there is none
+
         self._folder.open(resume=self._resumes, run_id=self._run_info.id)
         journal: Journal | None = None
         try:
@@ -429,7 +433,7 @@ def open_engine(
         raise TypeError("there is no run to resume: name its folder, open_engine(output_dir=…, resume=True)")
     at_least_one("max_active_segments", 1 if max_active_segments is None else max_active_segments)
     return Engine(
-        RunFolder(Path(output_dir)) if output_dir is not None else None,
+        _folder(Path(output_dir)) if output_dir is not None else None,
         RunInfo(id=run_id or uuid.uuid4().hex, name=run_name),
         host,
         port,
@@ -439,6 +443,12 @@ def open_engine(
         settle_endings(endings),
         resume,
     )
+
+
+def _folder(path: Path) -> "RunFolder":
+    from rollout_fsm.output import RunFolder  # here, since who keeps nothing does without
+
+    return RunFolder(path)
 
 
 def _refuse_retries(verb: str, settings: AgentSettings) -> None:

@@ -8,7 +8,7 @@ once, with its path. It knows no record of the engine by name.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from types import UnionType
-from typing import Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, ForwardRef, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import attrs
 from cattrs import Converter
@@ -108,7 +108,7 @@ def plain(value: object, doing: str) -> JSON:
 def plain_with_faults(value: object) -> tuple[JSON, tuple[str, ...]]:
     """The value in JSON's own types, with null for what JSON cannot carry, and every fault with its path."""
     faults: list[str] = []
-    made = _plain(value, "", 0, faults)
+    made = _plain(value, None, 0, faults)
     return made, tuple(faults)
 
 
@@ -152,31 +152,42 @@ def _step(value: JSON, key: str) -> JSON:
     return value[int(key)] if isinstance(value, list) and int(key) < len(value) else None
 
 
-def _plain(value: object, path: str, depth: int, faults: list[str]) -> JSON:
+_Path: TypeAlias = "tuple[_Path | None, str | int]"
+"""Where a value is: in which one, and under which key or at which place. It is spelled only for a fault."""
+
+
+def _plain(value: object, path: "_Path | None", depth: int, faults: list[str]) -> JSON:
     if value is None or isinstance(value, str | bool | int):
         return value
-    where = path or "it"
     if depth > MAX_DEPTH:
-        faults.append(f"{where}: nested deeper than {MAX_DEPTH} levels")
+        faults.append(f"{_where(path)}: nested deeper than {MAX_DEPTH} levels")
     elif isinstance(value, float):
         if math.isfinite(value):
             return value
-        faults.append(f"{where}: {value!r} is not a number that JSON has")
-    elif isinstance(value, Mapping):
+        faults.append(f"{_where(path)}: {value!r} is not a number that JSON has")
+    elif isinstance(value, dict | Mapping):
         made: dict[str, JSON] = {}
         for key, item in value.items():
             if isinstance(key, str):
-                made[key] = _plain(item, f"{path}.{key}" if path else key, depth + 1, faults)
+                made[key] = _plain(item, (path, key), depth + 1, faults)
             else:
-                faults.append(f"{where}: the key {shown(key)} is not a string")
+                faults.append(f"{_where(path)}: the key {shown(key)} is not a string")
         return made
     elif isinstance(value, list | tuple):
-        return [_plain(item, f"{path}[{place}]", depth + 1, faults) for place, item in enumerate(value)]
+        return [_plain(item, (path, place), depth + 1, faults) for place, item in enumerate(value)]
     elif isinstance(value, set | frozenset):
         return [_plain(item, path, depth + 1, faults) for item in sorted(value, key=repr)]
     else:
-        faults.append(f"{where}: {shown(value)} is not JSON")
+        faults.append(f"{_where(path)}: {shown(value)} is not JSON")
     return None
+
+
+def _where(path: "_Path | None") -> str:
+    steps: list[str] = []
+    while path is not None:
+        path, step = path
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
+    return "".join(reversed(steps)).removeprefix(".") or "it"
 
 
 def _exactly(exact: type) -> Callable[[object, object], object]:

@@ -48,6 +48,11 @@ async def ask(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) 
     return await result if inspect.isawaitable(result) else result
 
 
+def is_overridden(method: Callable[..., object], contract: Callable[..., object]) -> bool:
+    """Whether a method is another than the contract's own, which does nothing, so that nobody need call it."""
+    return getattr(method, "__func__", None) is not contract
+
+
 def manager(shared: AbstractAsyncContextManager[object]) -> AbstractAsyncContextManager[object]:
     """What the embedder holds open, to be entered and left by a task of the engine."""
     host = HOST.get()

@@ -3,17 +3,23 @@
 Each message is stored once, with its parent; a conversation is a path from a root. A prompt message that is already
 there is shared by all who send it, while every committed reply is a node of its own: two calls that were answered alike
 are two turns. Every count is kept as it grows, so that reading one costs the same after two turns and after thousands.
+Who goes on with a conversation is recognised by comparing it as a whole with what was sent before; what is new in it
+alone is looked up, by its key.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import chain
 from operator import is_
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
-from rollout_fsm.messages import Message, Tokens, Usage
+from rollout_fsm.messages import AssistantMessage, Message, Tokens, Usage
 
 ROOT = -1
 """Stands for the parent of a first message where a node's index is called for."""
+
+RECENT = 16
+"""How many conversations, gone on with in turn, are recognised as a whole."""
 
 _NOTHING: Mapping[int, Message] = {}
 
@@ -50,6 +56,18 @@ class Placement:
     parent: int | None
     known: int
     messages: tuple[Message, ...]
+    sent: tuple[Message, ...] = field(default=(), eq=False, repr=False)
+    """The request as it came."""
+    fits: tuple[int, ...] = field(default=(ROOT,), eq=False, repr=False)
+    """Every node where its last known message may stand; several where replies were alike."""
+    passed: set[int] = field(factory=set, eq=False, repr=False)
+    """Every node where one of the messages before may stand, of those that may stand at several."""
+    tokens: tuple[int, ...] = field(default=(), eq=False, repr=False)
+    """The tokens along the path to `parent`."""
+    age: int = field(default=0, eq=False, repr=False)
+    """The age of the graph when it was found."""
+    follows: int = field(default=0, eq=False, repr=False)
+    """The age of the one from which it was found."""
 
 
 @define(eq=False, repr=False)
@@ -61,20 +79,20 @@ class Graph:
     """How many of the nodes are replies."""
     last_reply: int | None = field(default=None, init=False)
     """The node of the newest reply."""
-    _children: dict[tuple[int, bytes], tuple[int, ...]] = field(factory=dict, init=False)
+    _children: dict[tuple[int, Hashable], tuple[int, ...]] = field(factory=dict, init=False)
     """(parent, key) to the nodes there; more than one only where replies were alike."""
-    _aliases: dict[tuple[int, bytes], tuple[int, ...]] = field(factory=dict, init=False)
+    _aliases: dict[tuple[int, Hashable], tuple[int, ...]] = field(factory=dict, init=False)
     """The same, for the originals of rewritten messages."""
+    _originals: dict[int, list[Hashable]] = field(factory=dict, init=False)
+    """The keys of these, by node."""
     _inner: set[int] = field(factory=set, init=False)
     """The nodes that have a child."""
-    _twins: bool = field(default=False, init=False)
-    """Whether any (parent, key) leads to several nodes, so that a conversation may be at several places at once."""
-    _path: list[int] = field(factory=list, init=False)
-    """The conversation that was found or stored last, as nodes …"""
-    _stored: list[Message] = field(factory=list, init=False)
-    """… and as messages: who goes on with it is recognised by these, or by equal ones, without a look at keys."""
-    _placed: tuple[Message, ...] | None = field(default=None, init=False)
-    """The messages of the last placement, while `_path` is still where they stand."""
+    _twins: int = field(default=0, init=False)
+    """How often a second node came to where there was one, so that a conversation may be at several places at once."""
+    _age: int = field(default=0, init=False)
+    """How often the graph has grown."""
+    _recent: dict[int, Placement] = field(factory=dict, init=False)
+    """By age, conversations that were stored lately. Each is known as a whole, and would be found where it stands."""
 
     def __attrs_post_init__(self) -> None:
         for index, node in enumerate(self.nodes):
@@ -86,92 +104,170 @@ class Graph:
         Of several places that fit, the one where most of the request is known is taken; then the one with the very same
         message object; then one that nobody has gone on from; then the newest.
         """
-        known, as_stored = self._find(messages, aliases=True)
-        self._placed = tuple(messages) if as_stored else (*self._stored, *messages[known:])
-        return Placement(parent=self._path[-1] if known else None, known=known, messages=self._placed)
+        return self._find(tuple(messages), aliases=True)
 
     def store(
         self,
         messages: Sequence[Message],
+        reply: AssistantMessage | None,
         originals: Mapping[int, Message] = _NOTHING,
         *,
         time: float,
         tokens: Tokens | None = None,
+        placement: Placement | None = None,
     ) -> int | None:
-        """Store what the graph does not have of a conversation; returns the node of its last message, if it has one.
+        """Store what the graph does not have of a conversation, and the reply to it, if there is one, as a node of its
+        own, whose index is returned.
 
         The messages are those that the model was shown, so they are matched by themselves alone and never as originals
         of others. `originals` maps positions to messages as they came, before a rewrite: they become aliases of their
-        nodes. Where the model read known messages as other tokens than those that are stored (a template that leaves
-        out earlier reasoning, say), the conversation goes on in a branch of its own from there.
+        nodes. `placement` is what `place` said of the request. Where the model read known messages as other tokens than
+        those that are stored (a template that leaves out earlier reasoning, say), the conversation goes on in a branch
+        of its own from there.
         """
-        known = len(self._path) if messages is self._placed else self._find(messages, aliases=False)[0]
-        if tokens is not None and (read := self._read_alike(tokens.prompt_ids)) < known:
-            self._fork(read, known, time=time)
-        parent = self._path[-1] if known else None
-        for position in range(known, len(messages)):
-            parent = self._add(MessageNode(parent=parent, message=messages[position], timestamp=time))
-        for position, original in originals.items():
-            self._alias(self._path[position], original)
-        return parent
-
-    def reply(self, parent: int | None, message: Message, *, time: float, tokens: Tokens | None = None) -> int:
-        """Store a reply below the last message of its prompt, which was stored just before; always a new node."""
-        node = MessageNode(parent=parent, message=message, sampled=True, timestamp=time)
-        if tokens is not None:
-            before = sum(len(self.nodes[at].token_ids or ()) for at in self._path)
-            read, written = tokens.prompt_ids[before:], tokens.completion_ids
-            mask = (False,) * len(read) + (True,) * len(written)
-            node = evolve(node, token_ids=(*read, *written), mask=mask, logprobs=tokens.logprobs)
-        return self._add(node)
+        shown, twins = tuple(messages), self._twins
+        placed, certain = self._again(shown, placement)
+        certain = certain or not (self._aliases or originals)
+        parent, read = placed.parent, placed.tokens
+        if tokens is not None and tokens.prompt_ids[: len(read)] != read:
+            parent, read = self._fork(parent, tokens.prompt_ids, time=time)
+        for message in shown[placed.known :]:
+            parent = self._add(MessageNode(parent=parent, message=message, timestamp=time))
+        if originals:
+            self._alias_all(parent, len(shown), originals)
+        if certain and parent is not None and self._twins == twins:
+            came = placement or placed
+            fits = placed.fits
+            if parent != placed.parent:
+                placed.passed.update(fits[1:] and fits)
+                fits = (parent,)
+            self._remember(
+                Placement(
+                    parent=parent,
+                    known=len(shown),
+                    messages=shown,
+                    sent=came.sent,
+                    fits=fits,
+                    passed=placed.passed,
+                    tokens=read,
+                    age=self._age,
+                    follows=came.follows,
+                )
+            )
+        if reply is None:
+            return None
+        if tokens is None:
+            return self._add(MessageNode(parent=parent, message=reply, sampled=True, timestamp=time))
+        new, written = tokens.prompt_ids[len(read) :], tokens.completion_ids
+        return self._add(
+            MessageNode(
+                parent=parent,
+                message=reply,
+                sampled=True,
+                timestamp=time,
+                token_ids=(*new, *written),
+                mask=(False,) * len(new) + (True,) * len(written),
+                logprobs=tokens.logprobs,
+            )
+        )
 
     def branches(self) -> list[list[MessageNode]]:
         """Every path from a root to a leaf, in the order of the leaves."""
-        paths = []
-        for leaf in range(len(self.nodes)):
-            if leaf in self._inner:
-                continue
-            path: list[MessageNode] = []
-            at: int | None = leaf
-            while at is not None:
-                path.append(self.nodes[at])
-                at = self.nodes[at].parent
-            paths.append(path[::-1])
-        return paths
+        leaves = (leaf for leaf in range(len(self.nodes)) if leaf not in self._inner)
+        return [[self.nodes[at] for at in self._way(leaf, None)[0]] for leaf in leaves]
 
     def has_child(self, node: int) -> bool:
         """Whether some conversation goes on after this message."""
         return node in self._inner
 
-    def _read_alike(self, prompt_ids: Sequence[int]) -> int:
-        """How many leading messages of the path the model read as the tokens that are stored of them."""
-        at = 0
-        for place, index in enumerate(self._path):
-            stored = self.nodes[index].token_ids or ()
-            if tuple(prompt_ids[at : at + len(stored)]) != stored:
-                return place
-            at += len(stored)
-        return len(self._path)
+    # ---- where a conversation stands
 
-    def _fork(self, start: int, end: int, *, time: float) -> None:
-        """Go on with the path in copies of its nodes from `start` to `end`: the same messages, read as other tokens."""
-        forked = self._path[start:end]
-        del self._path[start:], self._stored[start:]
-        for index in forked:
-            parent = self._path[-1] if self._path else None
-            copy = self._add(MessageNode(parent=parent, message=self.nodes[index].message, timestamp=time))
-            before = self.nodes[index].parent
-            for (above, key), there in [*self._aliases.items()]:
-                if above == (ROOT if before is None else before) and index in there:
-                    self._alias_by(copy, key)
+    def _find(self, messages: tuple[Message, ...], *, aliases: bool) -> Placement:
+        """Where it stands; with `aliases` by the originals of rewritten messages, too."""
+        base, length = None, 0
+        if aliases or not self._aliases:
+            for placed in self._recent.values():
+                known, said = placed.known, placed.sent if aliases else placed.messages
+                if length < known <= len(messages) and messages[known - 1] == said[-1] and messages[:known] == said:
+                    base, length = placed, known
+        base = base or Placement(parent=None, known=0, messages=())
+        return self._reach(messages, base, aliases=aliases)
+
+    def _reach(self, messages: tuple[Message, ...], base: Placement, *, aliases: bool) -> Placement:
+        """The same, from where its leading messages are known to stand."""
+        known, fits, passed = base.known, base.fits, base.passed
+        for message in messages[known:]:
+            further = self._at(fits, message.key, aliases=aliases)
+            if not further:
+                break
+            if len(fits) > 1:
+                passed.update(fits)
+            fits = further
+            known += 1
+        at = fits[0] if len(fits) == 1 else self._best(fits, messages[known - 1])
+        parent = None if at == ROOT else at
+        way, start = self._way(parent, base.parent)
+        if start != base.parent:  # of replies that are alike it goes on from another one
+            base = Placement(parent=None, known=0, messages=(), passed=passed, age=base.age)
+        stored = tuple(self.nodes[node].message for node in way)
+        last, new = base.known - 1, messages[base.known :]
+        sent = as_stored = messages
+        untouched = base.sent is base.messages and stored == new[: len(stored)]
+        if not (untouched and (last < 0 or messages[last] is base.messages[last]) and all(map(is_, stored, new))):
+            as_stored = (*base.messages[: base.known], *stored, *messages[known:])
+            sent = as_stored if untouched else (*base.sent[: base.known], *new)
+        return Placement(
+            parent=parent,
+            known=known,
+            messages=as_stored,
+            sent=sent,
+            fits=fits,
+            passed=passed,
+            tokens=base.tokens + tuple(chain.from_iterable(self.nodes[node].token_ids or () for node in way)),
+            age=self._age,
+            follows=base.age,
+        )
+
+    def _again(self, messages: tuple[Message, ...], placement: Placement | None) -> tuple[Placement, bool]:
+        """Where the messages stand that the model was shown, by themselves alone; and whether what was sent in their
+        place is found there, too, and nowhere else."""
+        if placement is not None and placement.age == self._age:  # nothing was stored meanwhile
+            if messages is placement.messages:
+                return placement, True
+            if len(placement.fits) == 1:
+                placed = self._reach(messages, placement, aliases=False)
+                return placed, len(placed.fits) == 1
+        return self._find(messages, aliases=False), False
+
+    def _at(self, parents: tuple[int, ...], key: Hashable, *, aliases: bool) -> tuple[int, ...]:
+        """The nodes below any of the parents that have the key."""
+        found: tuple[int, ...] = ()
+        for parent in parents:
+            found += self._children.get((parent, key), ())
+            if aliases and self._aliases:
+                found += self._aliases.get((parent, key), ())
+        return found
+
+    def _best(self, fits: tuple[int, ...], message: Message) -> int:
+        """Of several nodes where a message may stand, the one that is taken."""
+        return max(fits, key=lambda node: (self.nodes[node].message is message, node not in self._inner, node))
+
+    def _way(self, node: int | None, above: int | None) -> tuple[list[int], int | None]:
+        """The path to a node from below another one, and that; from a first message on, and None, where it does not
+        lead past that."""
+        way = []
+        while node is not None and node != above:
+            way.append(node)
+            node = self.nodes[node].parent
+        return way[::-1], node
+
+    # ---- growing
 
     def _add(self, node: MessageNode) -> int:
-        self._placed = None
         index = len(self.nodes)
         self.nodes.append(node)
+        self._age += 1
         self._register(index, node)
-        self._path.append(index)
-        self._stored.append(node.message)
         return index
 
     def _register(self, index: int, node: MessageNode) -> None:
@@ -180,82 +276,64 @@ class Graph:
         place = (parent, node.message.key)
         there = self._children.get(place, ())
         self._children[place] = (*there, index)
-        self._twins = self._twins or bool(there) or place in self._aliases
+        self._led(parent, elsewhere=bool(there) or place in self._aliases)
         if node.sampled:
             self.num_turns += 1
             self.last_reply = index
 
-    def _alias(self, index: int, original: Message) -> None:
-        self._alias_by(index, original.key)
-
-    def _alias_by(self, index: int, key: bytes) -> None:
+    def _alias(self, index: int, key: Hashable) -> None:
         parent = self.nodes[index].parent
         place = (ROOT if parent is None else parent, key)
-        there = self._children.get(place, ()) + self._aliases.get(place, ())
+        there = self._at((place[0],), key, aliases=True)
         if index not in there:
             self._aliases[place] = (*self._aliases.get(place, ()), index)
-            self._twins = self._twins or bool(there)
+            self._originals.setdefault(index, []).append(key)
+            self._age += 1
+            self._led(place[0], elsewhere=bool(there))
 
-    def _find(self, messages: Sequence[Message], *, aliases: bool) -> tuple[int, bool]:
-        """How many leading messages are known, and whether they are the very objects that are stored.
+    def _led(self, parent: int, *, elsewhere: bool) -> None:
+        """Something came below a node. A conversation that may now stand there as well is forgotten; `elsewhere`: its
+        key led to something else already."""
+        self._twins += elsewhere
+        if self._twins and self._recent:
+            self._recent = {
+                age: placed
+                for age, placed in self._recent.items()
+                if parent not in placed.passed and (not elsewhere or parent in placed.fits)
+            }
 
-        `_path` and `_stored` become their nodes and they as stored.
-        """
-        self._placed = None
-        if self._twins:
-            return self._find_deepest(messages, aliases=aliases)
-        path, stored = self._path, self._stored
-        if all(map(is_, stored, messages)):
-            known = min(len(stored), len(messages))
-            del path[known:], stored[known:]
-        else:
-            known = 0
-        as_stored = True
-        parent = path[known - 1] if known else ROOT
-        for position in range(known, len(messages)):
-            message = messages[position]
-            if position < len(stored) and stored[position] == message:  # an equal one has an equal key, unhashed
-                as_stored = as_stored and stored[position] is message
-                parent = path[position]
-                continue
-            places = self._at(parent, message, aliases=aliases)
-            if not places:
-                del path[position:], stored[position:]
-                return position, as_stored
-            parent = places[0]
-            if position >= len(path) or path[position] != parent:
-                del path[position:], stored[position:]
-                path.append(parent)
-                stored.append(self.nodes[parent].message)
-            as_stored = as_stored and stored[position] is message
-        del path[len(messages) :], stored[len(messages) :]
-        return len(messages), as_stored
+    def _alias_all(self, node: int | None, length: int, originals: Mapping[int, Message]) -> None:
+        """Make the originals aliases of their nodes in the conversation of this length that ends with the node."""
+        for position in range(length - 1, min(originals) - 1, -1):
+            assert node is not None
+            if position in originals:
+                self._alias(node, originals[position].key)
+            node = self.nodes[node].parent
 
-    def _find_deepest(self, messages: Sequence[Message], *, aliases: bool) -> tuple[int, bool]:
-        reached: tuple[int, ...] = (ROOT,)
-        known = 0
-        for message in messages:
-            further = tuple(node for parent in reached for node in self._at(parent, message, aliases=aliases))
-            if not further:
+    def _fork(
+        self, node: int | None, prompt_ids: tuple[int, ...], *, time: float
+    ) -> tuple[int | None, tuple[int, ...]]:
+        """Go on in copies of the nodes from where the model read other tokens than those that are stored: the same
+        messages, read as others. Returns the last copy, and the tokens before the first."""
+        way, read, alike = self._way(node, None)[0], 0, 0
+        for at in way:
+            ids = self.nodes[at].token_ids or ()
+            if prompt_ids[read : read + len(ids)] != ids:
                 break
-            reached = further
-            known += 1
-        at: int | None = None
-        if known:
-            last = messages[known - 1]
-            at = max(reached, key=lambda n: (self.nodes[n].message is last, n not in self._inner, n))
-        self._path.clear()
-        while at is not None:
-            self._path.append(at)
-            at = self.nodes[at].parent
-        self._path.reverse()
-        self._stored[:] = [self.nodes[node].message for node in self._path]
-        return known, all(map(is_, self._stored, messages))
+            read += len(ids)
+            alike += 1
+        parent = way[alike - 1] if alike else None
+        for at in way[alike:]:
+            parent = self._add(MessageNode(parent=parent, message=self.nodes[at].message, timestamp=time))
+            for key in self._originals.get(at, ()):
+                self._alias(parent, key)
+        return parent, prompt_ids[:read]
 
-    def _at(self, parent: int, message: Message, *, aliases: bool) -> tuple[int, ...]:
-        place = (parent, message.key)
-        there = self._children.get(place, ())
-        return there + self._aliases.get(place, ()) if aliases and self._aliases else there
+    def _remember(self, placed: Placement) -> None:
+        self._recent.pop(placed.follows, None)
+        self._recent[placed.age] = placed
+        if len(self._recent) > RECENT:
+            del self._recent[next(iter(self._recent))]
 
 
 @define(eq=False, repr=False)

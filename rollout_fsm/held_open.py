@@ -4,7 +4,7 @@ A session's calls are different tasks, and a nursery must not be entered in one 
 does not leave, the engine leaves when the session is closed. A session sees nothing of what else the engine holds.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -62,40 +62,36 @@ class SessionHolds:
     """All that is held open for one session."""
 
     _hosting: Hosting
-    on_first: Callable[[], None] | None = field(default=None, init=False, repr=False)
-    """Called once, when something is held that has to be left."""
+    _concluded: Callable[[], bool]
+    """Whether the exchange is over: nothing is held from then on."""
+    on_first: Callable[[Callable[[], Awaitable[None]]], None] | None = field(default=None, init=False, repr=False)
+    """Called once, with what leaves it all, when something is held that has to be left."""
     _open: list[Hosted[object]] = field(factory=list, init=False)
     """Oldest first; what was left is dropped in time."""
-    _sealed: bool = field(default=False, init=False)
 
     async def hold(self, manager: AbstractAsyncContextManager[T], *, name: str) -> HeldOpen[T]:
         """Have it entered, until it is left or the session is closed.
 
-        Raises what entering it raised, and `RuntimeError` once the session is being closed. A cancellation undoes the
+        Raises what entering it raised, and `RuntimeError` once the exchange is over. A cancellation undoes the
         entering, and waits for that (L8).
         """
-        self._refuse_if_sealed(name)
+        self._refuse_if_concluded(name)
         hosted = await self._hosting.enter(manager, name=name)
-        if self._sealed:
+        if self._concluded():
             await hosted.leave()
-            self._refuse_if_sealed(name)
+            self._refuse_if_concluded(name)
         self._open = [one for one in self._open if not one.ended]
         self._open.append(cast("Hosted[object]", hosted))
         if self.on_first is not None:
-            self.on_first()
+            self.on_first(self.close)
             self.on_first = None
         return HeldOpen(hosted)
-
-    def seal(self) -> None:
-        """Nothing is held from now on."""
-        self._sealed, self.on_first = True, None
 
     async def close(self) -> None:
         """Leave what is open, the newest first, each whatever became of the others.
 
         Raises what leaving raised, as a group. A cancellation cancels the leaving of all that is left.
         """
-        self.seal()
         left = [await attempt(one.leave) for one in reversed(self._open) if not one.ended]
         self._open.clear()
         failures = [one.error for one in left if one.error is not None]
@@ -105,6 +101,6 @@ class SessionHolds:
         finally:
             del left, failures  # a frame that keeps an exception which it raises is kept by it
 
-    def _refuse_if_sealed(self, name: str) -> None:
-        if self._sealed:
+    def _refuse_if_concluded(self, name: str) -> None:
+        if self._concluded():
             raise RuntimeError(f"{name} cannot be held open any more: the session is closed")

@@ -7,7 +7,7 @@ created.
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal, TypeAlias, TypeVar, overload
 from weakref import WeakKeyDictionary
 
@@ -160,32 +160,30 @@ class Hooks:
         return frozenset(hook.name for hook in (*self.trace_stops, *self.request_stops, *self.response_stops))
 
     @classmethod
-    def of(cls, task: object, *, reserved: Iterable[str]) -> "Hooks":
+    def of(cls, task: object, *, reserved: Collection[str]) -> "Hooks":
         """The hooks of a task. `reserved`: the engine's own stop conditions, which no stop may bear as its name
         (L31)."""
-        found = _found(type(task))
-        names = frozenset(reserved)
-        for hook in found:
-            if hook.kind == "stop" and hook.name in names:
+        found: dict[str, list[BoundHook]] = {}
+        for hook in _found(type(task)):
+            if hook.kind == "stop" and hook.name in reserved:
                 raise TypeError(
                     f"@stop {_where(type(task), hook.name)}: {hook.name!r} is one of the engine's own stop conditions; "
                     f"rename the stop"
                 )
+            found.setdefault(_LIST[hook.kind, hook.boundary], []).append(BoundHook(hook=hook, owner=task))
+        return cls(**{name: tuple(hooks) for name, hooks in found.items()})
 
-        def those(kind: Kind, boundary: Boundary | None) -> tuple[BoundHook, ...]:
-            return tuple(
-                BoundHook(hook=hook, owner=task) for hook in found if (hook.kind, hook.boundary) == (kind, boundary)
-            )
 
-        return cls(
-            trace_stops=those("stop", "trace"),
-            request_interceptors=those("intercept", "request"),
-            request_stops=those("stop", "request"),
-            response_interceptors=those("intercept", "response"),
-            response_stops=those("stop", "response"),
-            rewards=those("reward", None),
-            metrics=those("metric", None),
-        )
+_LIST: Mapping[tuple[Kind, Boundary | None], str] = {
+    ("stop", "trace"): "trace_stops",
+    ("intercept", "request"): "request_interceptors",
+    ("stop", "request"): "request_stops",
+    ("intercept", "response"): "response_interceptors",
+    ("stop", "response"): "response_stops",
+    ("reward", None): "rewards",
+    ("metric", None): "metrics",
+}
+"""In which list a hook is called."""
 
 
 def harness_metrics(harness: object) -> tuple[BoundHook, ...]:

@@ -4,7 +4,9 @@ A request's new user and tool messages may be rewritten, their content only; a r
 """
 
 import math
-from typing import get_args
+from copy import deepcopy
+from operator import countOf
+from typing import TypeVar, get_args
 
 from attrs import evolve
 
@@ -18,6 +20,7 @@ from rollout_fsm.messages import (
     OtherPart,
     Request,
     Response,
+    SystemMessage,
     TextPart,
     Tokens,
     ToolCall,
@@ -26,12 +29,43 @@ from rollout_fsm.messages import (
     UserMessage,
 )
 
+Crossing = TypeVar("Crossing", Request, Response)
+
+FINISHES = (None, *get_args(FinishReason))
+
+_OF_CONTENT = (SystemMessage, ToolMessage, UserMessage)
+
 ONLY = "an interceptor may rewrite the content of new user and tool messages only"
 
 
 def rewritable(message: Message) -> bool:
     """Whether it is of a kind that an interceptor may rewrite."""
     return isinstance(message, UserMessage | ToolMessage)
+
+
+def bodiless(crossing: Crossing) -> Crossing:
+    """A request or an answer as hooks see it: without the body that it had on the wire."""
+    return crossing if crossing.native is None else evolve(crossing, native=None)
+
+
+def private_request(request: Request) -> Request:
+    """The copy of a request that an interceptor is given (L33)."""
+    messages = [message if _is_text(message) else deepcopy(message) for message in request.messages]
+    tools, sampling = deepcopy(request.tools), deepcopy(request.sampling)
+    return evolve(request, messages=messages, tools=tools, sampling=sampling, native=None)
+
+
+def private_response(response: Response) -> Response:
+    """The copy of an answer that an interceptor is given (L33)."""
+    message = response.message
+    return evolve(response, message=message if _is_text(message) else deepcopy(message), native=None)
+
+
+def _is_text(message: Message) -> bool:
+    """Whether nothing in it can be changed in place, so that it is its own copy."""
+    if type(message) is AssistantMessage:
+        return message.provider_state is None
+    return type(message) in _OF_CONTENT and isinstance(message.content, str)
 
 
 def rewritten_request(before: Request, given: object, said: str, *, candidates: set[int], settled: set[int]) -> Request:
@@ -50,7 +84,7 @@ def rewritten_request(before: Request, given: object, said: str, *, candidates: 
         raise TaskError(f"{said} changed the tools, the model or the sampling; {ONLY}")
     messages = list(before.messages)
     for at, (old, new) in enumerate(zip(before.messages, given.messages, strict=True)):
-        if old == new or at in settled:
+        if old is new or old == new or at in settled:
             continue
         if at not in candidates:
             raise TaskError(f"{said} changed message {at} ({old.role}), which is no new user or tool message; {ONLY}")
@@ -86,7 +120,7 @@ def fault_of_answer(answer: object) -> str | None:
     if not isinstance(answer, Response) or not isinstance(answer.message, AssistantMessage):
         return f"returned {type(answer).__name__}; a model returns a Response with an AssistantMessage"
     message, usage = answer.message, answer.usage
-    if not isinstance(message.content, str | None):
+    if not (message.content is None or isinstance(message.content, str)):
         return f"returned a reply whose content is {type(message.content).__name__}; it is text or None"
     if not all(map(_is_call, message.tool_calls)):
         return "returned a tool call that is no ToolCall with an id, a name and arguments as text"
@@ -94,10 +128,8 @@ def fault_of_answer(answer: object) -> str | None:
         return "returned tokens that are no Tokens: ids as whole numbers, and a logprob for each of the completion"
     if usage is not None and not _is_usage(usage):
         return "reported a usage that is no Usage with whole numbers from 0 on; it is None if it is unknown"
-    if answer.finish_reason not in (None, *get_args(FinishReason)):
-        return (
-            f"returned the finish reason {shown(answer.finish_reason)}; it is one of {get_args(FinishReason)} or None"
-        )
+    if answer.finish_reason not in FINISHES:
+        return f"returned the finish reason {shown(answer.finish_reason)}; it is one of {FINISHES[1:]} or None"
     return None
 
 
@@ -106,22 +138,35 @@ def _is_call(call: object) -> bool:
 
 
 def _are_tokens(tokens: object) -> bool:
-    if not isinstance(tokens, Tokens) or not isinstance(tokens.prompt_ids, tuple):
+    if not isinstance(tokens, Tokens):
         return False
-    ids = (*tokens.prompt_ids, *tokens.completion_ids) if isinstance(tokens.completion_ids, tuple) else ("none",)
-    logprobs = tokens.logprobs
-    paired = logprobs is None or (isinstance(logprobs, tuple) and len(logprobs) == len(tokens.completion_ids))
-    return paired and all(type(number) is int for number in ids) and all(map(math.isfinite, logprobs or ()))
+    prompt, completion, logprobs = tokens.prompt_ids, tokens.completion_ids, tokens.logprobs
+    if not (_are_whole(prompt) and _are_whole(completion)):
+        return False
+    paired = logprobs is None or (isinstance(logprobs, tuple) and len(logprobs) == len(completion))
+    return paired and all(map(math.isfinite, logprobs or ()))
+
+
+def _are_whole(ids: object) -> bool:
+    return isinstance(ids, tuple) and countOf(map(type, ids), int) == len(ids)
 
 
 def _is_usage(usage: object) -> bool:
     if not isinstance(usage, Usage):
         return False
-    optional = [count for count in (usage.cached_input_tokens, usage.reasoning_tokens) if count is not None]
-    counts = [usage.prompt_tokens, usage.completion_tokens, *optional]
     cost = usage.cost
     priced = cost is None or (isinstance(cost, int | float) and math.isfinite(cost))
-    return priced and all(isinstance(count, int) and count >= 0 for count in counts)
+    return (
+        priced
+        and _is_count(usage.prompt_tokens)
+        and _is_count(usage.completion_tokens)
+        and (usage.cached_input_tokens is None or _is_count(usage.cached_input_tokens))
+        and (usage.reasoning_tokens is None or _is_count(usage.reasoning_tokens))
+    )
+
+
+def _is_count(count: object) -> bool:
+    return isinstance(count, int) and count >= 0
 
 
 def _is_content(content: object) -> bool:

@@ -14,20 +14,9 @@ from typing import TYPE_CHECKING, ClassVar, TypedDict
 import trio
 from attrs import asdict, evolve
 
+from rollout_fsm import grading
 from rollout_fsm.errors import ProviderError, TaskError, attribute, leaves
 from rollout_fsm.foreign import call
-from rollout_fsm.grading import (
-    BUILT_IN,
-    OF_THE_ROLLOUT,
-    Choices,
-    Material,
-    NoVerdictError,
-    Numbers,
-    Reader,
-    Template,
-    Verdict,
-    cut,
-)
 from rollout_fsm.messages import (
     JSON,
     AssistantMessage,
@@ -42,6 +31,7 @@ from rollout_fsm.messages import (
 from rollout_fsm.model import Model
 
 if TYPE_CHECKING:
+    from rollout_fsm.grading import Reader, Template, Verdict
     from rollout_fsm.task import Task
     from rollout_fsm.trace import Trace
 
@@ -106,8 +96,8 @@ class Judge:
     """Who is asked, if anybody is; entered by the engine where it is an async context manager."""
 
     _own_placeholders: ClassVar[tuple[str, ...]] = ()
-    _template: Template | None = None
-    _reader: Reader
+    _template: "Template | None" = None
+    _reader: "Reader"
     _places: trio.CapacityLimiter | None = None
 
     def __init__(
@@ -167,22 +157,24 @@ class Judge:
                 f"{type(self).__name__} was made without a model: pass one to super().__init__(model=…, prompt=…), or "
                 f"override `score`"
             )
-        material = Material.of(template, task, trace, words=self._words(task), max_characters=self._max_characters)
+        material = grading.Material.of(
+            template, task, trace, words=self._words(task), max_characters=self._max_characters
+        )
         question = f"{template.filled(material.value)}\n\n{self._reader.form}"
-        record = _record(trace, self.name, {"model": model.name, "prompt": cut(question, KEPT_PROMPT)})
+        record = _record(trace, self.name, {"model": model.name, "prompt": grading.cut(question, KEPT_PROMPT)})
         messages: list[Message] = [SystemMessage(GUARD), UserMessage(question)]
         spent: list[Usage] = []
         for attempt in range(1, self._attempts + 1):
             response = await self._ask(model, messages)
             answer = response.message.text
-            record |= {"attempts": attempt, "answer": cut(answer, KEPT_ANSWER)}
+            record |= {"attempts": attempt, "answer": grading.cut(answer, KEPT_ANSWER)}
             if response.usage is not None:
                 spent.append(response.usage)
                 trace.extra_usage.append(response.usage)
                 record["usage"] = asdict(sum(spent[1:], spent[0]), filter=lambda _, count: count is not None)
             try:
                 verdict = self._verdict(response)
-            except NoVerdictError as none:
+            except grading.NoVerdictError as none:
                 why = record["error"] = str(none)
                 complaint = f"Your answer cannot be taken for a verdict: {why}. Once more.\n\n{self._reader.form}"
                 messages += [AssistantMessage(answer or "(empty)"), UserMessage(complaint)]
@@ -215,9 +207,9 @@ class Judge:
         finally:
             del failures  # a frame that keeps an exception which it raises is kept by it
 
-    def _verdict(self, response: Response) -> Verdict:
+    def _verdict(self, response: Response) -> "Verdict":
         if response.finish_reason == "length":
-            raise NoVerdictError("it was cut off; be brief")
+            raise grading.NoVerdictError("it was cut off; be brief")
         return self._reader.read(response.message.text)
 
     def _words(self, task: "Task") -> Mapping[str, str]:
@@ -244,19 +236,22 @@ def _at_least_one(name: str, value: int) -> None:
         raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
 
 
-def _template(prompt: str, own: tuple[str, ...]) -> Template:
-    template = Template.of(prompt, (*BUILT_IN, *own))
-    return template if template.names & OF_THE_ROLLOUT else Template.of(f"{prompt}\n\n{{conversation}}", BUILT_IN + own)
+def _template(prompt: str, own: tuple[str, ...]) -> "Template":
+    placeholders = (*grading.BUILT_IN, *own)
+    template = grading.Template.of(prompt, placeholders)
+    if template.names & grading.OF_THE_ROLLOUT:
+        return template
+    return grading.Template.of(f"{prompt}\n\n{{conversation}}", placeholders)
 
 
-def _reader(choices: Mapping[str, float] | None, schema: Mapping[str, JSON] | None, field: str | None) -> Reader:
+def _reader(choices: Mapping[str, float] | None, schema: Mapping[str, JSON] | None, field: str | None) -> "Reader":
     if schema is None:
         if field is not None:
             raise TypeError(f"field={field!r} names a number of a schema, and there is no schema")
-        return Choices.of(YES_NO if choices is None else choices)
+        return grading.Choices.of(YES_NO if choices is None else choices)
     if choices is not None:
         raise TypeError("a verdict is one of the choices, or what the schema says: pass one of them")
-    return Numbers.of(schema, field)
+    return grading.Numbers.of(schema, field)
 
 
 def _format(schema: Mapping[str, JSON]) -> JSON:

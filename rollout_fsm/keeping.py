@@ -5,15 +5,19 @@ A journal that cannot be written costs nobody his rollout: that is said, once fo
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from rollout_fsm.journal import Acquisition, JournalEntry, JournalError
+from rollout_fsm.journal import JournalError
 from rollout_fsm.machine.declaration import State
 from rollout_fsm.machine.lifecycle import lifecycle
 from rollout_fsm.messages import JSON
 from rollout_fsm.runtime import Runtime, class_path
 from rollout_fsm.trace import Trace, TransitionRecord
+
+if TYPE_CHECKING:
+    from rollout_fsm.journal import Acquisition, JournalEntry
 
 log = logging.getLogger("rollout_fsm")
 
@@ -23,10 +27,10 @@ class Keeper:
     """Keeps one rollout in the journal."""
 
     trace: Trace
-    _entry: JournalEntry
+    _entry: "JournalEntry"
     _failed: Callable[[str], None]
     """Told why something could not be kept."""
-    box: Acquisition | None = None
+    box: "Acquisition | None" = None
     """The runtime, once it is to be found again."""
     _told: JSON = field(default=None, init=False)
     """What an attempt that was to follow is to tell of this one."""

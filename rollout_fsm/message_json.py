@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from cattrs import Converter
-from cattrs.gen import make_dict_structure_fn
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 
 from rollout_fsm.exact_json import exact_converter, plain, require, shown, structured
 from rollout_fsm.machine.exact import Fault, suggestion
@@ -87,16 +87,15 @@ def _unsayable(given: object, place: str) -> TypeError:
 
 
 def register_messages(converter: Converter) -> None:
-    """Teach a converter the messages, to and from JSON."""
+    """Teach a converter the messages, to and from JSON: each of them when it first meets one."""
     converter.register_structure_hook_func(lambda type_: type_ == Content, _content(converter))
     converter.register_structure_hook_func(lambda type_: type_ == Part, _part(converter))
     converter.register_unstructure_hook(TextPart, lambda part: {"type": part.type, "text": part.text})
     converter.register_unstructure_hook(ImagePart, _image_to_json)
     converter.register_unstructure_hook(OtherPart, lambda part: part.data)
-    converter.register_structure_hook(ToolCall, _tool_call(converter))
-    converter.register_structure_hook_func(lambda type_: type_ == Message, _message(converter))
-    for kind in _ROLES.values():
-        converter.register_unstructure_hook(kind, _to_json(kind, converter))
+    converter.register_structure_hook_factory(lambda type_: type_ is ToolCall, _tool_call)
+    converter.register_structure_hook_factory(lambda type_: type_ == Message, _message)
+    converter.register_unstructure_hook_factory(lambda type_: type_ in _ROLES.values(), _to_json)
 
 
 def _content(converter: Converter) -> Callable[[object, object], Content]:
@@ -144,7 +143,7 @@ def _image_to_json(part: ImagePart) -> dict[str, object]:
     return {"type": part.type, "image_url": {"url": part.url, **detail}}
 
 
-def _tool_call(converter: Converter) -> Callable[[object, object], ToolCall]:
+def _tool_call(_: object, converter: Converter) -> Callable[[object, object], ToolCall]:
     inner = make_dict_structure_fn(ToolCall, converter, _cattrs_forbid_extra_keys=converter.forbid_extra_keys)
 
     def structure_tool_call(value: object, type_: Any) -> ToolCall:
@@ -157,7 +156,7 @@ def _tool_call(converter: Converter) -> Callable[[object, object], ToolCall]:
     return structure_tool_call
 
 
-def _message(converter: Converter) -> Callable[[object, object], Message]:
+def _message(_: object, converter: Converter) -> Callable[[object, object], Message]:
     readers = {
         role: make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=converter.forbid_extra_keys)
         for role, kind in _ROLES.items()
@@ -176,10 +175,11 @@ def _message(converter: Converter) -> Callable[[object, object], Message]:
 
 
 def _to_json(kind: type[Message], converter: Converter) -> Callable[[Message], dict[str, object]]:
-    fields = converter.get_unstructure_hook(kind)
+    fields = make_dict_unstructure_fn(kind, converter)
 
     def unstructure_message(message: Message) -> dict[str, object]:
-        made = {"role": message.role, **fields(message)}
+        said = {name: value for name, value in fields(message).items() if value is not None}
+        made = {"role": message.role, **said}
         if kind is AssistantMessage and not made["tool_calls"]:
             del made["tool_calls"]
         return made

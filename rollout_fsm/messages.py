@@ -1,16 +1,17 @@
 """What crosses the model boundary: messages, tools, a request, a response, its usage. Immutable, typed, on no wire.
 
 A message's `key` is what identifies it in a conversation: two messages with one key are the same turn of it, however a
-harness chose to spell them (L82). Wire formats live with the dialects.
+harness chose to spell them (L82). A key is compared, never written: its text is the message's own, and what is not
+plain text is in it as a digest. Wire formats live with the dialects.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from rollout_fsm.arguments import canonical
 
@@ -58,19 +59,20 @@ def _text(content: Content | None) -> str:
     return "\n".join(part.text for part in content if isinstance(part, TextPart))
 
 
-def _canonical(content: Content | None) -> JSON:
+def _said(content: Content | None) -> Hashable:
+    """What identifies a content: its text, or a digest where its parts say more than text."""
     if content is None or isinstance(content, str):
         return content or ""
     if all(isinstance(part, TextPart) for part in content):
         return _text(content)
-    return [
+    return _digest(
         part.text if isinstance(part, TextPart) else [part.url] if isinstance(part, ImagePart) else dict(part.data)
         for part in content
-    ]
+    )
 
 
-def _digest(*values: JSON) -> bytes:
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"))  # ASCII: a lone surrogate is escaped, not refused
+def _digest(values: Iterable[JSON]) -> bytes:
+    text = json.dumps([*values], sort_keys=True, separators=(",", ":"))  # ASCII: a lone surrogate is escaped
     return blake2b(text.encode(), digest_size=16).digest()
 
 
@@ -87,9 +89,9 @@ class SystemMessage:
         return _text(self.content)
 
     @cached_property
-    def key(self) -> bytes:
+    def key(self) -> Hashable:
         """What identifies the message in a conversation."""
-        return _digest(self.role, _canonical(self.content))
+        return self.role, _said(self.content)
 
 
 @frozen
@@ -105,9 +107,9 @@ class UserMessage:
         return _text(self.content)
 
     @cached_property
-    def key(self) -> bytes:
+    def key(self) -> Hashable:
         """What identifies the message in a conversation."""
-        return _digest(self.role, _canonical(self.content))
+        return self.role, _said(self.content)
 
 
 @frozen(kw_only=True)
@@ -140,11 +142,13 @@ class AssistantMessage:
         return self.content or ""
 
     @cached_property
-    def key(self) -> bytes:
+    def key(self) -> Hashable:
         """What identifies the reply in a conversation; hidden reasoning is left out: harnesses need not send it
         back. The arguments of a call count as what they spell, for some APIs carry an object in the text's place."""
-        calls: list[JSON] = [[call.id, call.name, canonical(call.arguments)] for call in self.tool_calls]
-        return _digest(self.role, self.content or "", calls)
+        if not self.tool_calls:
+            return self.role, self.content or ""
+        calls = _digest([call.id, call.name, canonical(call.arguments)] for call in self.tool_calls)
+        return self.role, self.content or "", calls
 
 
 @frozen
@@ -162,9 +166,9 @@ class ToolMessage:
         return _text(self.content)
 
     @cached_property
-    def key(self) -> bytes:
+    def key(self) -> Hashable:
         """What identifies the result in a conversation."""
-        return _digest(self.role, self.tool_call_id, _canonical(self.content))
+        return self.role, self.tool_call_id, _said(self.content)
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
@@ -182,6 +186,9 @@ class Tool:
     parameters: Mapping[str, JSON] = field(factory=dict)
     strict: bool | None = None
     format: Mapping[str, JSON] | None = None
+
+
+Setting = TypeVar("Setting")
 
 
 def _object(given: Mapping[str, JSON]) -> dict[str, JSON]:
@@ -203,11 +210,19 @@ class Sampling:
 
     def over(self, other: "Sampling") -> "Sampling":
         """These settings where they are said, the other's elsewhere."""
-        said = {name: value for name in _SETTINGS if (value := getattr(self, name)) is not None}
-        return evolve(other, **said, extra={**other.extra, **self.extra})
+        return Sampling(
+            temperature=_first(self.temperature, other.temperature),
+            top_p=_first(self.top_p, other.top_p),
+            max_tokens=_first(self.max_tokens, other.max_tokens),
+            seed=_first(self.seed, other.seed),
+            stop=_first(self.stop, other.stop),
+            reasoning_effort=_first(self.reasoning_effort, other.reasoning_effort),
+            extra={**other.extra, **self.extra},
+        )
 
 
-_SETTINGS = ("temperature", "top_p", "max_tokens", "seed", "stop", "reasoning_effort")
+def _first(one: Setting | None, other: Setting | None) -> Setting | None:
+    return other if one is None else one
 
 
 @frozen(kw_only=True)

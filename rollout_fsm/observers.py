@@ -40,6 +40,8 @@ class Observers:
     def tell(self, event: str, *about: object) -> list[Interrupt]:
         """Tell them; what one raises is logged. Returns the interrupts among it."""
         met: list[Interrupt] = []
+        if not self._all:
+            return met
         try:
             for observer in self._all:
                 try:

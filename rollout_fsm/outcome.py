@@ -4,6 +4,7 @@ Pure decisions over what the driver saw: its own scopes, the clock, and what cam
 cancellations, keeps old ones and raises groups, so what it raised is asked last.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
@@ -92,7 +93,8 @@ def nobodys(boundary: type[RolloutError], doing: str) -> RolloutError:
 def is_cancelled() -> bool:
     """Whether a scope around this task is cancelled or past its deadline; to be asked outside of the scope that is not
     meant (L14a)."""
-    return trio.current_effective_deadline() <= trio.current_time()
+    deadline = trio.current_effective_deadline()
+    return deadline != math.inf and deadline <= trio.current_time()
 
 
 def pass_on(error: BaseException | None) -> None:
@@ -133,7 +135,8 @@ def judge(
     anything. `standing`: failures that stand whatever the verdict, `kept`: exceptions as text that the activity took
     for overruled.
     """
-    overruled = [*kept, *(outcome.lost if outcome else ()), *lost(plain(error))]
+    if cancelled or expired:
+        overruled = [*kept, *(outcome.lost if outcome else ()), *lost(plain(error))]
     if cancelled:
         return Outcome(trigger="cancel", failures=standing, lost=overruled, warning="after_cancel")
     if expired:
@@ -145,4 +148,4 @@ def judge(
         return Outcome(trigger="errored", failures=[*standing, *own])
     if outcome is None:
         raise TypeError(f"{blame.doing}: the activity returned no outcome")
-    return evolve(outcome, failures=[*standing, *outcome.failures], lost=())
+    return evolve(outcome, failures=[*standing, *outcome.failures], lost=()) if standing or outcome.lost else outcome

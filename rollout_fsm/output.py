@@ -20,6 +20,7 @@ from attrs import define, field, frozen
 from rollout_fsm.folder_lock import LOCK, FolderInUseError, FolderLock
 from rollout_fsm.identity import Identity, identity
 from rollout_fsm.messages import JSON
+from rollout_fsm.past import TO_BE_RETRIED
 from rollout_fsm.trace import Trace
 from rollout_fsm.trace_json import trace_to_json_leaving_out
 from rollout_fsm.traces_file import BESIDE, TracesFile, isolate_torn_end, take_out
@@ -32,8 +33,6 @@ TRACES = "traces.jsonl"
 JOURNAL = "journal.db"
 SUPERSEDED = "superseded.jsonl"
 """Where traces are that count no more, each with the reason in `info["superseded"]`."""
-TO_BE_RETRIED = "to_be_retried"
-"""In the `info` of a trace that another attempt was to follow, which the engine's end came before."""
 TORN = "traces.torn"
 """Where the halves of lines are that a crash tore off."""
 FILES = (TRACES, JOURNAL, f"{JOURNAL}-wal", SUPERSEDED, TORN, f"{TRACES}{BESIDE}", LOCK)

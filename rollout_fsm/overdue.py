@@ -7,8 +7,8 @@ the engine is paused, the bounds of what it pauses stand still (L12): all change
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from types import TracebackType
 from typing import Generic, TypeVar
 
 import trio
@@ -26,16 +26,35 @@ GRACE = 1.0
 
 @define(eq=False)
 class Watched:
-    """Something bounded that is going on."""
+    """Something bounded. As a context manager it is going on within the block, and gives the block its scope."""
 
-    scope: trio.CancelScope
-    """Its deadline is the bound."""
+    _by: "Overdue"
+    _seconds: float
+    """How many it had when it was asked for."""
     rollout: str
     doing: Callable[[], str]
+    shield: bool
     pausable: bool
-    left: float | None = None
+    began: float = field(init=False)
+    """When it began to go on, in the event loop's seconds."""
+    scope: trio.CancelScope = field(init=False)
+    """Its deadline is the bound."""
+    left: float | None = field(default=None, init=False)
     """Seconds that were left when the pause began, or that it got since; None while its clock runs."""
-    named: bool = False
+    named: bool = field(default=False, init=False)
+
+    def __enter__(self) -> trio.CancelScope:
+        self.began = trio.current_time()
+        deadline = self._by.deadline(self, self._seconds, now=self.began)
+        self.scope = trio.CancelScope(deadline=deadline, shield=self.shield)
+        self._by.watched[self.scope] = self
+        return self.scope.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        del self._by.watched[self.scope]
+        return self.scope.__exit__(kind, error, traceback)
 
 
 @frozen(kw_only=True, eq=False)
@@ -53,25 +72,19 @@ class Bounded(Generic[T]):
 class Overdue:
     """Watches the bounded work of one engine."""
 
-    _watched: dict[trio.CancelScope, Watched] = field(factory=dict, init=False)
+    watched: dict[trio.CancelScope, Watched] = field(factory=dict, init=False)
+    """What is going on, by its scope."""
     _frozen_at: float | None = field(default=None, init=False)
     _frozen_for: float = field(default=0.0, init=False)
     """Seconds of the pauses that are over."""
     _sleep: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _life: trio.CancelScope = field(factory=trio.CancelScope, init=False)
 
-    @contextmanager
     def bounded(
         self, seconds: float, *, rollout: str, doing: Callable[[], str], shield: bool = False, pausable: bool = False
-    ) -> Iterator[trio.CancelScope]:
+    ) -> Watched:
         """A cancel scope of so many seconds, watched. `pausable`: they stand still while the engine is paused."""
-        with trio.CancelScope(shield=shield) as scope:
-            watched = self._watched[scope] = Watched(scope, rollout, doing, pausable)
-            self._bind(watched, seconds)
-            try:
-                yield scope
-            finally:
-                del self._watched[scope]
+        return Watched(self, seconds, rollout, doing, shield, pausable)
 
     async def attempt(
         self,
@@ -92,18 +105,18 @@ class Overdue:
 
     def shorten(self, scope: trio.CancelScope, seconds: float) -> None:
         """Of something that is going on, no more than so many seconds are left."""
-        watched = self._watched[scope]
+        watched = self.watched[scope]
         left = scope.deadline - trio.current_time() if watched.left is None else watched.left
         if seconds < left:
             self._bind(watched, seconds)
 
     def lift(self, scope: trio.CancelScope) -> None:
         """What is going on is under no bound any more."""
-        self._bind(self._watched[scope], math.inf)
+        self._bind(self.watched[scope], math.inf)
 
     def left(self, scope: trio.CancelScope) -> float:
         """Seconds that are left of something that is going on; never below zero."""
-        watched = self._watched[scope]
+        watched = self.watched[scope]
         return max(0.0, scope.deadline - trio.current_time()) if watched.left is None else watched.left
 
     def now(self) -> float:
@@ -117,7 +130,7 @@ class Overdue:
         if self._frozen_at is not None:
             return
         self._frozen_at = trio.current_time()
-        for watched in self._watched.values():
+        for watched in self.watched.values():
             if watched.pausable and not watched.scope.cancel_called:  # what has run out stays so
                 self._bind(watched, watched.scope.deadline - self._frozen_at)
 
@@ -127,15 +140,20 @@ class Overdue:
             return
         self._frozen_for += trio.current_time() - self._frozen_at
         self._frozen_at = None
-        for watched in self._watched.values():
+        for watched in self.watched.values():
             if watched.left is not None:
                 self._bind(watched, watched.left)
 
-    def _bind(self, watched: Watched, seconds: float) -> None:
-        """So many seconds are left, from now on or from the end of the pause."""
+    def deadline(self, watched: Watched, seconds: float, *, now: float) -> float:
+        """So many seconds are left, from now on or from the end of the pause; the deadline that this is."""
         watched.left = seconds if watched.pausable and self._frozen_at is not None else None
-        watched.scope.deadline = math.inf if watched.left is not None else trio.current_time() + seconds
-        self._sleep.deadline = min(self._sleep.deadline, watched.scope.deadline + GRACE)
+        deadline = math.inf if watched.left is not None else now + seconds
+        if deadline + GRACE < self._sleep.deadline:
+            self._sleep.deadline = deadline + GRACE
+        return deadline
+
+    def _bind(self, watched: Watched, seconds: float) -> None:
+        watched.scope.deadline = self.deadline(watched, seconds, now=trio.current_time())
 
     async def run(self) -> None:
         """Watch until `stop`."""
@@ -152,12 +170,12 @@ class Overdue:
 
     def _next(self) -> float:
         now = trio.current_time()
-        due = (watched.scope.deadline + GRACE for watched in self._watched.values())
+        due = (watched.scope.deadline + GRACE for watched in self.watched.values())
         return min((deadline for deadline in due if deadline > now), default=math.inf)
 
     def _name(self) -> None:
         now = trio.current_time()
-        for watched in self._watched.values():
+        for watched in self.watched.values():
             late = now - watched.scope.deadline
             if watched.scope.deadline + GRACE <= now and not watched.named:
                 watched.named = True

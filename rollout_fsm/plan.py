@@ -3,12 +3,11 @@ it."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 from rollout_fsm.flow import Flow
-from rollout_fsm.gateway import Interceptable
 from rollout_fsm.harness import Harness
 from rollout_fsm.hooks import BoundHook, Hooks
 from rollout_fsm.hosting import Hosting
@@ -22,6 +21,9 @@ from rollout_fsm.runtime import Answer, Runtime, RuntimeFactory
 from rollout_fsm.task import Task
 from rollout_fsm.toolset import RolloutContext, Toolset
 from rollout_fsm.trace import Trace
+
+if TYPE_CHECKING:
+    from rollout_fsm.gateway import Interceptable
 
 
 class Slot(Protocol):
@@ -45,6 +47,18 @@ class Slot(Protocol):
     def close(self) -> None:
         """End admission; later calls are answered "rollout concluded"."""
         ...
+
+
+@frozen
+class NoGatewaySlot:
+    """The slot of a rollout whose engine has no gateway: harnesses in this process need none."""
+
+    secret: str
+    url: str = ""
+    answer: None = None
+
+    def close(self) -> None:
+        """Nothing was opened."""
 
 
 class StateDoor(Protocol):
@@ -96,7 +110,7 @@ class Services(Protocol):
         """What is let through: turns, segments."""
         ...
 
-    def open_slot(self, session: Interceptable, *, model_name: str) -> Slot:
+    def open_slot(self, session: "Interceptable", *, model_name: str) -> Slot:
         """A slot at the gateway for one rollout."""
         ...
 
@@ -143,8 +157,8 @@ class Plan:
     harness_name: str
     model_name: str
     services: Services = field(repr=False)
-
-    @property
-    def borrowed(self) -> Runtime | None:
-        """The borrowed runtime, None if the rollout will own one."""
-        return self.runtime if isinstance(self.runtime, Runtime) else None
+    borrowed: Runtime | None = field(
+        init=False,
+        default=Factory(lambda plan: plan.runtime if isinstance(plan.runtime, Runtime) else None, takes_self=True),
+    )
+    """The borrowed runtime, None if the rollout will own one."""

@@ -5,7 +5,6 @@ The request's own wishes and the run's settings are held to it alike.
 
 from attrs import evolve
 
-from rollout_fsm.gateway.dialects.external import without_external
 from rollout_fsm.messages import Request, Sampling
 from rollout_fsm.trace import PolicyEvent
 
@@ -18,6 +17,8 @@ def asked_of(request: Request, run: Sampling, *, restricted: bool) -> tuple[Requ
     out."""
     if not restricted:
         return request, run.over(request.sampling), None
+    from rollout_fsm.gateway.dialects.external import without_external  # all of a gateway, which few rollouts need
+
     request, of_the_request = without_external(request)
     settings = evolve(request, native=None, sampling=run.over(request.sampling))
     settings, of_the_run = without_external(settings)

@@ -4,17 +4,20 @@ another follows."""
 import logging
 import uuid
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 
 from rollout_fsm.errors import text
-from rollout_fsm.journal import Attempt
 from rollout_fsm.keeping import Keeper
 from rollout_fsm.messages import JSON
 from rollout_fsm.outcome import Interrupt, interrupts, plain
-from rollout_fsm.resuming import NO_PAST, Past, told_of
+from rollout_fsm.past import NO_PAST, Past, told_of
 from rollout_fsm.retry import RetryPolicy, attempt_record
 from rollout_fsm.trace import Trace
+
+if TYPE_CHECKING:
+    from rollout_fsm.journal import Attempt
 
 log = logging.getLogger("rollout_fsm")
 
@@ -22,11 +25,15 @@ ATTEMPTS = "attempts"
 """Where in `trace.info` the last attempt tells of those before it."""
 
 
+NEVER = RetryPolicy()
+"""Without a policy nothing is tried again."""
+
+
 @define(eq=False)
 class Pursuit:
     """The attempts of one owed rollout. Each is a fresh trace and a fresh runtime."""
 
-    policy: RetryPolicy = field(factory=RetryPolicy)
+    policy: RetryPolicy = NEVER
     earlier: list[JSON] = field(factory=list)
     """What the attempts before this one came to, oldest first."""
     cut_off: int = 0
@@ -38,14 +45,14 @@ class Pursuit:
     def of(cls, settings: Mapping[str, object], past: Past = NO_PAST) -> "Pursuit":
         """The pursuit that was asked for, of a rollout with this past."""
         policy = settings.get("retry")
-        return cls(policy if isinstance(policy, RetryPolicy) else RetryPolicy(), list(past.earlier), past.cut_off)
+        return cls(policy if isinstance(policy, RetryPolicy) else NEVER, list(past.earlier), past.cut_off)
 
     @property
     def attempt(self) -> int:
         """The number of the attempt that runs, or that comes next: 1 for the first."""
         return len(self.earlier) + 1
 
-    def cuts_off(self, left: Attempt) -> None:
+    def cuts_off(self, left: "Attempt") -> None:
         """An attempt that was to be gone on with ended with its process after all."""
         self.earlier.append(told_of(left))
         self.cut_off += 1

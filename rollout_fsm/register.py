@@ -14,7 +14,7 @@ from rollout_fsm.identity import Identity
 from rollout_fsm.keeping import Keeper
 from rollout_fsm.observers import Observers
 from rollout_fsm.outcome import Interrupt, pass_on, plain
-from rollout_fsm.output import TO_BE_RETRIED
+from rollout_fsm.past import TO_BE_RETRIED
 from rollout_fsm.plan import Plan
 from rollout_fsm.pursuit import Pursuit, note
 from rollout_fsm.rollout import Rollout

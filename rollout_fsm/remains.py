@@ -7,18 +7,20 @@ journal, for the next who comes.
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from rollout_fsm.attempt import Attempt, attempt
 from rollout_fsm.errors import SandboxError, text
 from rollout_fsm.foreign import call
-from rollout_fsm.journal import Journal, Lease
 from rollout_fsm.limits import DEFAULT_TIMEOUTS
 from rollout_fsm.outcome import bare, interrupts, nobodys, pass_on, plain
 from rollout_fsm.overdue import Overdue
 from rollout_fsm.runtime import Runtime, runtime_class
+
+if TYPE_CHECKING:
+    from rollout_fsm.journal import Journal, Lease
 
 T = TypeVar("T")
 
@@ -28,12 +30,12 @@ AT_ONCE = 16
 """How many boxes are removed at once."""
 
 
-async def remove_all(leases: Iterable[Lease], journal: Journal, overdue: Overdue) -> None:
+async def remove_all(leases: "Iterable[Lease]", journal: "Journal", overdue: Overdue) -> None:
     """Remove what the leases name, each within `timeouts.release`. Raises only a cancellation: an interrupt comes out
     bare (L70)."""
     places, left = trio.CapacityLimiter(AT_ONCE), list(leases)
 
-    async def one(lease: Lease) -> None:
+    async def one(lease: "Lease") -> None:
         async with places:
             await remove(lease, journal, overdue)
         left.remove(lease)
@@ -55,7 +57,7 @@ async def remove_all(leases: Iterable[Lease], journal: Journal, overdue: Overdue
         _say(lease, "removed", "its removal, or another one, cancelled them all")
 
 
-async def remove(lease: Lease, journal: Journal, overdue: Overdue) -> None:
+async def remove(lease: "Lease", journal: "Journal", overdue: Overdue) -> None:
     """Remove what the lease names; what will not go is said, and left for another time."""
 
     async def reclaim() -> None:
@@ -66,7 +68,7 @@ async def remove(lease: Lease, journal: Journal, overdue: Overdue) -> None:
         log.info("the %s %s, which a process that died had left, was removed", lease.kind, lease.name)
 
 
-async def take(lease: Lease, overdue: Overdue, *, bound: float) -> Runtime | None:
+async def take(lease: "Lease", overdue: Overdue, *, bound: float) -> Runtime | None:
     """The box that the lease names, as it stands, within so many seconds; None where it does not stand any more, and
     where it cannot be had, which is said."""
 
@@ -85,7 +87,7 @@ async def take(lease: Lease, overdue: Overdue, *, bound: float) -> Runtime | Non
 
 
 async def _asked(
-    ask: Callable[[], Awaitable[T]], lease: Lease, overdue: Overdue, *, bound: float, to_be: str
+    ask: Callable[[], Awaitable[T]], lease: "Lease", overdue: Overdue, *, bound: float, to_be: str
 ) -> Attempt[T] | None:
     """What foreign code answered about a box in time; None where something went wrong, which is said. Raises only a
     cancellation."""
@@ -106,9 +108,9 @@ async def _asked(
         del done  # a frame that keeps an exception which it raises is kept by it
 
 
-def _say(lease: Lease, to_be: str, why: str) -> None:
+def _say(lease: "Lease", to_be: str, why: str) -> None:
     log.error("the %s %s, which a process that died had left, could not be %s: %s", lease.kind, lease.name, to_be, why)
 
 
-def _doing(lease: Lease) -> str:
+def _doing(lease: "Lease") -> str:
     return f"the {lease.kind} that a process that died had left"

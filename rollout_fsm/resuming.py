@@ -8,31 +8,19 @@ than what is done again, so in doubt a rollout is owed.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
 from rollout_fsm.flow import DRAINED
 from rollout_fsm.identity import Identity
-from rollout_fsm.journal import Attempt, JournalContent, Lease, Snapshot
 from rollout_fsm.machine.lifecycle import lifecycle
 from rollout_fsm.messages import JSON
 from rollout_fsm.output import Written, outdated
+from rollout_fsm.past import Past, told_of
 
-
-@frozen(kw_only=True, eq=False)
-class Past:
-    """What a rollout that is owed has behind it."""
-
-    earlier: Sequence[JSON] = ()
-    """What its trace is to tell of earlier attempts, oldest first."""
-    cut_off: int = 0
-    """How many of them ended with their process, which is no failure of theirs."""
-    left: Attempt | None = None
-    """The attempt that can be gone on with, if its box still stands."""
-
-
-NO_PAST = Past()
-"""Of a rollout that is run for the first time."""
+if TYPE_CHECKING:
+    from rollout_fsm.journal import Attempt, JournalContent, Lease, Snapshot
 
 
 @frozen(kw_only=True)
@@ -44,12 +32,12 @@ class Resumption:
     superseded: Mapping[Written, str]
     """Traces that count no more, each with the reason."""
     past: Mapping[Identity, Past]
-    leases: Sequence[Lease] = field(repr=False)
+    leases: "Sequence[Lease]" = field(repr=False)
     """Boxes that a dead process left and nobody goes on with: they are to be removed."""
 
 
 def resumption(
-    hashes: Mapping[Identity, str], written: Iterable[Written], content: JournalContent, *, live: Iterable[str] = ()
+    hashes: Mapping[Identity, str], written: Iterable[Written], content: "JournalContent", *, live: Iterable[str] = ()
 ) -> Resumption:
     """What a run owes. `hashes`: the content of the tasks' rollouts that are asked for; `live`: the ids of traces whose
     rollouts are this process's own."""
@@ -83,7 +71,7 @@ def _cut_off(trace: Written) -> str | None:
     return "the rollout was drained" if trace.stop_condition == DRAINED else None
 
 
-def _past(attempts: Sequence[Attempt], kept: Iterable[str]) -> Past:
+def _past(attempts: "Sequence[Attempt]", kept: Iterable[str]) -> Past:
     """Of one rollout's attempts, oldest first, what a further one has to know."""
     written, earlier, cut_off = frozenset(kept), list[JSON](), 0
     last = attempts[-1]
@@ -99,13 +87,7 @@ def _past(attempts: Sequence[Attempt], kept: Iterable[str]) -> Past:
     return Past(earlier=earlier, cut_off=cut_off, left=left)
 
 
-def told_of(attempt: Attempt) -> JSON:
-    """What a later attempt tells of one that ended with its process, in which state, and when it began in epoch
-    seconds."""
-    return {"id": attempt.trace, "errors": [], "cut_off": attempt.state, "start": attempt.began}
-
-
-def _can_go_on(attempt: Attempt) -> bool:
+def _can_go_on(attempt: "Attempt") -> bool:
     """Whether its exchange was over, nobody cut that off, and its trace was kept as it stood then."""
     state = lifecycle().declaration.states.get(attempt.state)
     if attempt.snapshot is None or attempt.end is not None or state is None or state.group != "closing":
@@ -113,7 +95,7 @@ def _can_go_on(attempt: Attempt) -> bool:
     return (state.kind == "final" or attempt.snapshot.state == attempt.state) and not _was_drained(attempt.snapshot)
 
 
-def _was_drained(snapshot: Snapshot) -> bool:
+def _was_drained(snapshot: "Snapshot") -> bool:
     """Whether what it would come to would be owed all the same."""
     try:
         trace = json.loads(snapshot.trace)

@@ -102,6 +102,8 @@ class Rollout:
     keeper: Keeper | None = field(default=None, kw_only=True, repr=False)
     """Keeps it in a journal; None where there is none."""
     _world: World = field(init=False)
+    _facts: RolloutFacts = field(init=False)
+    _machine: Lifecycle = field(init=False, factory=lambda: lifecycle())
     _settled: trio.Event | None = field(init=False, default=None)
     """Set when the call in progress has brought the rollout to rest or to an end; None while none is in progress."""
     _scope: trio.CancelScope | None = field(init=False, default=None)
@@ -123,6 +125,7 @@ class Rollout:
         self._world = World(
             plan=self.plan, trace=self.trace, clock=clock, gate=StateGate(self), watcher=watcher, keeper=self.keeper
         )
+        self._facts = RolloutFacts(self._world)
 
     # ---- the verbs
 
@@ -318,14 +321,6 @@ class Rollout:
             del raised  # a frame that keeps an exception which it raises is kept by it
 
     @property
-    def _machine(self) -> Lifecycle:
-        return lifecycle()
-
-    @property
-    def _facts(self) -> RolloutFacts:
-        return RolloutFacts(self._world)
-
-    @property
     def _declared(self) -> State:
         return self._machine.declaration.states[self.state]
 
@@ -385,10 +380,12 @@ class Rollout:
         ran = await run_activity(world, phase, bound, self._let_cancel)
         self._struck += interrupts(ran.came.error)
         remains: list[Failure] = []
-        if phase.leave is not None and (self._cancelled() or not ran.ended_by_itself):
+        cancelled = self._cancelled()
+        if phase.leave is not None and (cancelled or not ran.ended_by_itself):
             remains = await self._leave(phase.leave)
+            cancelled = self._cancelled()
         verdict = judge(
-            cancelled=self._cancelled(),
+            cancelled=cancelled,
             expired=ran.expired,
             timeout=lambda: phase.timeout(world, ran.elapsed, bound, ran.limit),
             error=ran.came.error,
@@ -399,13 +396,13 @@ class Rollout:
         )
         if verdict.warning is not None:
             self.trace.warn(*(TraceWarning(kind=verdict.warning, message=text) for text in verdict.lost))
-        return evolve(verdict, failures=[*verdict.failures, *remains])
+        return evolve(verdict, failures=[*verdict.failures, *remains]) if remains else verdict
 
     async def _shielded(self, state: State) -> Outcome:
         """Run the activity of a shielded state to its end, and fire its one trigger whatever it did (L76)."""
-        activity = SHIELDED[state.activity or ""]
-        raised = await shielded(lambda: activity(self._world), name=f"{state.name} {self.trace.id}")
-        self._met(raised)
+        work = SHIELDED[state.activity or ""](self._world)
+        if work is not None:
+            self._met(await shielded(work, name=f"{state.name} {self.trace.id}"))
         (trigger,) = self._machine.legal[state.name]
         return Outcome(trigger=trigger)
 
@@ -448,9 +445,10 @@ class Rollout:
     @protected
     def _fire(self, outcome: Outcome) -> None:
         """Let the machine move; then the effects that the row declares."""
-        source = self._declared
+        states = self._machine.declaration.states
+        source = states[self.state]
         row = self._machine.fire(self, outcome.trigger, self._facts)
-        target, taken = self._declared, None
+        target, taken = states[self.state], None
         try:
             if not row.same:
                 taken = self._record(row, source, target, outcome.condition)
@@ -478,6 +476,8 @@ class Rollout:
         """What becomes of the failures that came along: on the trace, a warning, or the caller's own (L3, L16, L40)."""
         if row.error == "raise":
             self._blamed.append(lifetime_error(self.plan.borrowed))
+            return
+        if not outcome.failures:
             return
         kept = [failure.error for failure in outcome.failures if failure.stands or row.error == "record"]
         self.trace.errors.extend(kept)

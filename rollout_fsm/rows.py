@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import attrs
+from cattrs import Converter
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 
 from rollout_fsm.exact_json import FormatError, check_fields, exact_converter, plain, require, structured
@@ -73,8 +74,8 @@ def _prompt(value: object, _: object) -> str | tuple[Message, ...] | None:
     return messages
 
 
-def _read_timeouts() -> Callable[[object, object], RolloutTimeouts]:
-    inner = make_dict_structure_fn(RolloutTimeouts, _CONVERTER, _cattrs_forbid_extra_keys=True)
+def _read_timeouts(_: object, converter: Converter) -> Callable[[object, object], RolloutTimeouts]:
+    inner = make_dict_structure_fn(RolloutTimeouts, converter, _cattrs_forbid_extra_keys=True)
 
     def structure_timeouts(value: object, type_: Any) -> RolloutTimeouts:
         data: dict[str, JSON] = require(value, dict)
@@ -86,8 +87,8 @@ def _read_timeouts() -> Callable[[object, object], RolloutTimeouts]:
     return structure_timeouts
 
 
-def _timeouts_to_json() -> Callable[[RolloutTimeouts], dict[str, object]]:
-    inner = make_dict_unstructure_fn(RolloutTimeouts, _CONVERTER)
+def _timeouts_to_json(_: object, converter: Converter) -> Callable[[RolloutTimeouts], dict[str, object]]:
+    inner = make_dict_unstructure_fn(RolloutTimeouts, converter)
 
     def unstructure_timeouts(timeouts: RolloutTimeouts) -> dict[str, object]:
         said = {name: seconds for name, seconds in inner(timeouts).items() if seconds is not None}
@@ -99,6 +100,6 @@ def _timeouts_to_json() -> Callable[[RolloutTimeouts], dict[str, object]]:
 _CONVERTER = exact_converter(forbid_extra_keys=True)
 register_messages(_CONVERTER)
 _CONVERTER.register_structure_hook_func(lambda type_: type_ == _PROMPT, _prompt)
-_CONVERTER.register_structure_hook(RolloutTimeouts, _read_timeouts())
-_CONVERTER.register_unstructure_hook(RolloutTimeouts, _timeouts_to_json())
+_CONVERTER.register_structure_hook_factory(lambda type_: type_ is RolloutTimeouts, _read_timeouts)
+_CONVERTER.register_unstructure_hook_factory(lambda type_: type_ is RolloutTimeouts, _timeouts_to_json)
 check_fields(_CONVERTER, NetworkPolicy)

@@ -33,14 +33,14 @@ async def run_activity(
     world: World, phase: Phase, bound: str, cancellable: Callable[[trio.CancelScope | None], None]
 ) -> Ran:
     """Run the phase under `timeouts.<bound>`. `cancellable` is given the scope that cancels it, then None."""
-    limit, started = world.limit(bound), trio.current_time()
-    overdue = world.plan.services.overdue
+    limit, overdue = world.limit(bound), world.plan.services.overdue
     bounded = overdue.bounded(limit, rollout=world.trace.id, doing=world.doing, pausable=bound == "agent")
-    with trio.CancelScope() as scope, bounded as world.bound:
+    with bounded as scope:
+        world.bound = scope
         cancellable(scope)
         world.begin(phase.boundary, phase.doing)
         came = await attempt(phase.run, world)
-        returned, deadline = world.returned or (trio.current_time(), world.bound.deadline)
+        returned, deadline = world.returned or (trio.current_time(), scope.deadline)
         world.bound = None
         cancellable(None)
-    return Ran(came=came, elapsed=returned - started, expired=returned >= deadline, limit=limit)
+    return Ran(came=came, elapsed=returned - bounded.began, expired=returned >= deadline, limit=limit)

@@ -157,11 +157,14 @@ class Scoring:
     async def run(self) -> None:
         """Run the signals, kind by kind. Returns when all have, or raises what interrupted them."""
         for kind in ORDER:
-            async with trio.open_nursery() as nursery:
-                for signal in self.expected:
-                    if signal.kind == kind:
+            signals = [signal for signal in self.expected if signal.kind == kind]
+            if len(signals) == 1:
+                await self._measure(signals[0])
+            elif signals:
+                async with trio.open_nursery() as nursery:
+                    for signal in signals:
                         nursery.start_soon(self._measure, signal, name=signal.said)
-            if not is_cancelled():  # whatever stopped them was no cancellation
+            if self.late and not is_cancelled():  # whatever stopped them was no cancellation
                 for signal in self.late:
                     self._failed(signal, nobodys(TaskError, signal.said))
                 self.late.clear()

@@ -105,7 +105,6 @@ class SegmentRun:
     """The context variables of the task that runs the segment."""
     nursery: trio.Nursery | None = None
     """Where calls are admitted to; None before, once the harness has returned, and once a hook has failed."""
-    interrupt: trio.CancelScope = field(factory=trio.CancelScope)
     in_flight: set[Call] = field(factory=set)
     model_failures: tuple[ErrorRecord, ...] = ()
     """The last model call failed with these, and no later one succeeded (L20)."""
@@ -127,12 +126,13 @@ class SegmentRun:
 
     def start_drain(self) -> None:
         """A refused harness has `timeouts.drain` from the last answer, or from the refusal if nothing is in flight."""
-        stopping = self.gate.admits_turns and not self.gate.asks_stops
+        stopping = not self.gate.asks_stops and self.gate.admits_turns
         if stopping and self.nursery is not None and not self.in_flight:
             self.shorten(self.bound, self.drain)
 
     def hook_failed(self, failures: tuple[ErrorRecord, ...]) -> None:
         """End the segment: nothing more is admitted, and the harness is interrupted (L35)."""
         self.hook_failures = self.hook_failures or failures
-        self.nursery = None
-        self.interrupt.cancel()
+        nursery, self.nursery = self.nursery, None
+        if nursery is not None:  # else it is over already
+            nursery.cancel_scope.cancel()

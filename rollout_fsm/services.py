@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 import trio
 from attrs import define, field, frozen
@@ -20,36 +20,27 @@ from rollout_fsm.attempt import attempt
 from rollout_fsm.errors import text
 from rollout_fsm.flow import Flow
 from rollout_fsm.foreign import manager
-from rollout_fsm.gateway import Gateway, Interceptable, open_gateway
-from rollout_fsm.gateway import Slot as GatewaySlot
 from rollout_fsm.hosting import Hosting
 from rollout_fsm.identity import identity_of
-from rollout_fsm.journal import Acquisition, Attempt, Journal, JournalError
+from rollout_fsm.journal import JournalError
 from rollout_fsm.keeping import Keeper
 from rollout_fsm.machine.endings import Endings
 from rollout_fsm.machine.endings_file import endings as shipped_endings
 from rollout_fsm.overdue import Overdue
-from rollout_fsm.plan import Slot, StateDoor, ToolServer
+from rollout_fsm.plan import NoGatewaySlot, Slot, StateDoor, ToolServer
 from rollout_fsm.toolset import RolloutContext, Toolset
 from rollout_fsm.toolsets.serving import ToolServers
 from rollout_fsm.trace import Trace
+
+if TYPE_CHECKING:
+    from rollout_fsm.gateway import Gateway, Interceptable
+    from rollout_fsm.gateway import Slot as GatewaySlot
+    from rollout_fsm.journal import Attempt, Journal
 
 log = logging.getLogger("rollout_fsm")
 
 
 _Unwritten: TypeAlias = tuple[Trace, Keeper | None, trio.Event]
-
-
-@frozen
-class NoGatewaySlot:
-    """The slot of a rollout whose engine has no gateway: harnesses in this process need none."""
-
-    secret: str
-    url: str = ""
-    answer: None = None
-
-    def close(self) -> None:
-        """Nothing was opened."""
 
 
 @frozen
@@ -86,12 +77,12 @@ class EngineServices:
 
     nursery: trio.Nursery
     sink: TraceSink | None = None
-    journal: Journal | None = None
+    journal: "Journal | None" = None
     endings: Endings = field(factory=shipped_endings)
     max_active_segments: int | None = None
     overdue: Overdue = field(factory=Overdue, init=False)
     flow: Flow = field(init=False)
-    gateway: Gateway | None = field(default=None, init=False)
+    gateway: "Gateway | None" = field(default=None, init=False)
     hosting: Hosting = field(init=False)
     """What is held open for rollouts, from call to call."""
     tools: ToolServers = field(init=False)
@@ -126,11 +117,11 @@ class EngineServices:
         )
         return Keeper(trace, entry, self.journal_fails)
 
-    def keep_on(self, trace: Trace, left: Attempt) -> Keeper | None:
+    def keep_on(self, trace: Trace, left: "Attempt") -> Keeper | None:
         """Who keeps on an attempt that another process left."""
         if self.journal is None:
             return None
-        box = next((Acquisition(self.journal, lease.number) for lease in left.leases), None)
+        box = next((self.journal.acquisition(lease.number) for lease in left.leases), None)
         return Keeper(trace, self.journal.entry(left.number), self.journal_fails, box)
 
     def journal_fails(self, why: str) -> None:
@@ -148,7 +139,7 @@ class EngineServices:
         if self.journal is not None:
             self.nursery.start_soon(self._keep, self.journal)
 
-    def open_slot(self, session: Interceptable, *, model_name: str) -> Slot:
+    def open_slot(self, session: "Interceptable", *, model_name: str) -> Slot:
         """A rollout's own way through the gateway (L58)."""
         if self.gateway is None:
             return NoGatewaySlot(secrets.token_urlsafe(32))
@@ -156,9 +147,9 @@ class EngineServices:
 
     def open_state(self, slot: Slot, trace: Trace) -> StateDoor:
         """A door to a rollout's state, for its tool servers in other processes."""
-        if self.gateway is None or not isinstance(slot, GatewaySlot):
+        if self.gateway is None:
             return NoStateDoor()
-        return self.gateway.open_state(slot, trace)
+        return self.gateway.open_state(cast("GatewaySlot", slot), trace)  # all slots are its own, then
 
     async def serve_tools(self, toolset: Toolset, context: RolloutContext) -> ToolServer:
         """Serve the tools of a toolset to one rollout."""
@@ -220,11 +211,13 @@ class EngineServices:
             await self.overdue.run()
 
     @staticmethod
-    async def _keep(journal: Journal) -> None:
+    async def _keep(journal: "Journal") -> None:
         with trio.CancelScope(shield=True):
             await journal.run()
 
     async def _serve(self, host: str, port: int, task_status: "trio.TaskStatus[Gateway]") -> None:
+        from rollout_fsm.gateway import open_gateway  # here, since harnesses in this process need none
+
         with trio.CancelScope() as life:
             async with open_gateway(host=host, port=port) as gateway:
                 task_status.started(gateway)

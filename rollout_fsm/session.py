@@ -7,9 +7,7 @@ its calls are. The session decides no state: it fires `refused`, and tells the s
 
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from copy import deepcopy
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
 
 import trio
@@ -29,7 +27,15 @@ from rollout_fsm.errors import (
     record,
 )
 from rollout_fsm.hooks import BoundHook
-from rollout_fsm.interception import fault_of_answer, rewritable, rewritten_request, rewritten_response
+from rollout_fsm.interception import (
+    bodiless,
+    fault_of_answer,
+    private_request,
+    private_response,
+    rewritable,
+    rewritten_request,
+    rewritten_response,
+)
 from rollout_fsm.messages import Deliver, Delivery, Message, Request, Response, SystemMessage
 from rollout_fsm.outcome import failed, interrupts, pass_on, plain
 from rollout_fsm.parties import Party
@@ -37,7 +43,7 @@ from rollout_fsm.plan import Plan
 from rollout_fsm.provider_policy import asked_of
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.segment_run import Call, Gate, SegmentEnded, SegmentRun
-from rollout_fsm.trace import ModelCall, Rewrite, Span, Trace, TraceWarning
+from rollout_fsm.trace import ModelCall, Placement, Rewrite, Span, Trace, TraceWarning
 from rollout_fsm.turn_failures import HookFailed, blaming, carried, of_the_model
 
 LEFT = "a model call in flight when its segment ended"
@@ -68,7 +74,7 @@ class Session:
     """Whether the network of the agent is restricted, so that the model's provider is not to reach it instead."""
     _opening: tuple[Message, ...] = ()
     """The prompt as the interceptors left it: what the user's first words join."""
-    _intercepted: Counter[bytes] = field(factory=Counter)
+    _intercepted: Counter[Hashable] = field(factory=Counter)
     """Messages that passed the interceptors before the harness saw them, and were not committed yet (L6)."""
     _usage_unknown: bool = False
 
@@ -118,13 +124,14 @@ class Session:
 
         async def with_calls() -> None:
             nonlocal ran
-            with segment.interrupt, overdue.bounded(math.inf, rollout=self.trace.id, doing=lambda: LEFT) as calls:
+            with overdue.bounded(math.inf, rollout=self.trace.id, doing=lambda: LEFT) as calls:
                 async with trio.open_nursery() as nursery:
                     segment.nursery = nursery
                     ran = await attempt(run)
                     segment.nursery = None
-                    nursery.cancel_scope.cancel()
-                    overdue.shorten(calls, 0.0)
+                    if nursery.child_tasks:
+                        nursery.cancel_scope.cancel()
+                        overdue.shorten(calls, 0.0)
 
         crashed = (await attempt(with_calls)).error
         segment.nursery = None
@@ -152,24 +159,16 @@ class Session:
             self._opening = passed
         return passed
 
-    @contextmanager
-    def _waiting(self, party: Party, doing: str) -> Iterator[None]:
-        """A turn waits for somebody."""
-        wait = (party, doing)
-        self.waits.append(wait)
-        self.changed()
-        try:
-            yield
-        finally:
-            self.waits.remove(wait)
-            self.changed()
+    def _waiting(self, party: Party, doing: str) -> "_Wait":
+        """A turn waits for somebody in the block."""
+        return _Wait(self, (party, doing))
 
     # ---- one call
 
     def _pause(self) -> trio.Event | None:
         """The pause that holds a turn which would be admitted now."""
-        gate = self.gate
-        return self.plan.services.flow.paused if gate is not None and gate.asks_stops else None
+        pause, gate = self.plan.services.flow.paused, self.gate
+        return pause if pause is not None and gate is not None and gate.asks_stops else None
 
     def _admit(self) -> tuple[Call, trio.Nursery]:
         """Admit the call and reserve its place, or refuse it: one synchronous step (L15, L17, L24, L58)."""
@@ -217,28 +216,28 @@ class Session:
         hooks = self.plan.hooks
         await self._ask(call, hooks.trace_stops, {})
         placement = self.trace.place(request.messages)
-        placed = evolve(request, messages=placement.messages)
-        request = await self._intercept_request(placed, placement.known)
-        originals = {
-            at: before
-            for at, (before, after) in enumerate(zip(placed.messages, request.messages, strict=True))
-            if before is not after
-        }
-        try:
-            await self._ask(call, hooks.request_stops, {"request": evolve(request, native=None)})
-        except TurnRefused:
-            self._commit(request, None, originals)
-            raise
+        if placement.messages is not request.messages:
+            request = evolve(request, messages=placement.messages)
+        if hooks.request_interceptors:
+            request = await self._intercept_request(request, placement.known)
+        if hooks.request_stops:
+            try:
+                await self._ask(call, hooks.request_stops, {"request": bodiless(request)})
+            except TurnRefused:
+                self._commit(request, None, placement)
+                raise
         held = bool(hooks.response_interceptors or hooks.response_stops)
-        response, record_call = await self._call_model(call, request, None if held else deliver)
-        try:
-            response = await self._intercept_response(response)
-            fired = await self._fired(call, hooks.response_stops, {"response": evolve(response, native=None)})
-            await trio.lowlevel.checkpoint_if_cancelled()  # what was cut off in its hooks commits nothing
-        except BaseException:
-            record_call(None, None)
-            raise
-        record_call(self._commit(request, response, originals), None)
+        response, modelled = await self._call_model(call, request, None if held else deliver)
+        fired: str | None = None
+        if held:
+            try:
+                response = await self._intercept_response(response)
+                fired = await self._fired(call, hooks.response_stops, {"response": bodiless(response)})
+                await trio.lowlevel.checkpoint_if_cancelled()  # what was cut off in its hooks commits nothing
+            except BaseException:
+                self.trace.record_call(modelled())
+                raise
+        self.trace.record_call(modelled(node=self._commit(request, response, placement)))
         call.segment.model_failures = ()
         if fired is not None:
             call.segment.leave(call)
@@ -247,7 +246,7 @@ class Session:
 
     async def _ask(self, call: Call, stops: Sequence[BoundHook], crossing: Mapping[str, object]) -> None:
         """Ask stops in order; the first that fires refuses the turn (L32, L34)."""
-        fired = await self._fired(call, stops, crossing)
+        fired = await self._fired(call, stops, crossing) if stops else None
         if fired is not None:
             call.segment.leave(call)
             raise self._refuse(call.segment, fired)
@@ -269,35 +268,25 @@ class Session:
 
     async def _call_model(
         self, call: Call, request: Request, deliver: Deliver | None
-    ) -> tuple[Response, "Callable[[int | None, ErrorRecord | None], None]"]:
-        """Call the model. Returns its answer, and what puts the call on the trace once it is known what came of it."""
+    ) -> "tuple[Response, partial[ModelCall]]":
+        """Call the model. Returns its answer, and what makes the record of the call once it is known what came of
+        it."""
         plan, segment = self.plan, call.segment
         request, sampling, policy = asked_of(request, plan.sampling, restricted=self.restricted)
         started = trio.current_time()
-        span = Span(start=self.clock.now())
         with self._waiting("provider", "a model call"):
             if deliver is None:
                 got = await attempt(foreign.call, plan.model.respond, request, sampling)
             else:
                 got = await attempt(foreign.call, plan.model.stream_response, request, sampling, Delivery(deliver))
-        self.model_time += trio.current_time() - started
-        span.end = self.clock.now()
-        answer = got.value if got.error is None and fault_of_answer(got.value) is None else None
-
-        def record_call(node: int | None, error: ErrorRecord | None) -> None:
-            self.trace.record_call(
-                ModelCall(
-                    node=node,
-                    model=plan.model_name,
-                    sampling=sampling,
-                    finish_reason=answer.finish_reason if answer is not None else None,
-                    usage=answer.usage if answer is not None else None,
-                    time=span,
-                    error=error,
-                    policy=policy,
-                )
-            )
-
+        ended = trio.current_time()
+        self.model_time += ended - started
+        span = Span(start=self.clock.at(started), end=self.clock.at(ended))
+        fault = fault_of_answer(got.value) if got.error is None else None
+        answer = got.value if got.error is None and fault is None else None
+        modelled = partial(ModelCall, model=plan.model_name, sampling=sampling, time=span, policy=policy)
+        if answer is not None:
+            modelled = partial(modelled, finish_reason=answer.finish_reason, usage=answer.usage)
         failures: list[ProviderError] = []
         try:
             pass_on(got.error)
@@ -305,13 +294,13 @@ class Session:
                 await trio.lowlevel.checkpoint_if_cancelled()  # given up: whatever came out, it is no answer
             except BaseException:
                 if answer is not None:
-                    record_call(None, None)  # its tokens were spent all the same (L81)
+                    self.trace.record_call(modelled())  # its tokens were spent all the same (L81)
                 raise
-            failures = self._model_failures(got)
+            failures = self._model_failures(got, fault)
             if not failures and answer is not None:
                 call.answered = True
-                return answer, record_call
-            record_call(None, record(failures[0]))
+                return answer, modelled
+            self.trace.record_call(modelled(error=record(failures[0])))
             if isinstance(failures[0], OverlongPromptError):
                 segment.leave(call)
                 raise self._refuse(segment, "context_length")
@@ -320,37 +309,41 @@ class Session:
         finally:
             del got, failures  # a frame that keeps an exception which it raises is kept by it
 
-    def _model_failures(self, got: Attempt[Response]) -> list[ProviderError]:
+    def _model_failures(self, got: Attempt[Response], fault: str | None) -> list[ProviderError]:
         """What is wrong with a call of the model, attributed to it (L40); empty if its answer can be used."""
+        uncounted = got.value is not None and fault is None and got.value.usage is None and self.plan.limits.cap_tokens
+        if got.error is None and fault is None and not uncounted:
+            return []
         doing = f"the call of model {self.plan.model_name!r}"
         if got.error is not None:
             return [of_the_model(leaf, doing) for leaf in failed(got.error, ProviderError, doing)]
-        if (fault := fault_of_answer(got.value)) is not None:
+        if fault is not None:
             return [ProviderError(f"{doing} {fault}")]
-        if got.value is not None and got.value.usage is None and self.plan.limits.cap_tokens:
-            if self.plan.policy.unknown_usage == "fail":
-                why = "so the token caps cannot be enforced (policy unknown_usage = fail)"
-                return [ProviderError(f"{doing} reported no usage, {why}")]
-            if not self._usage_unknown:
-                self._usage_unknown = True
-                said = f"{doing} reported no usage: the token caps do not hold for such replies"
-                self.trace.warn(TraceWarning(kind="unknown_usage", message=said))
+        if self.plan.policy.unknown_usage == "fail":
+            why = "so the token caps cannot be enforced (policy unknown_usage = fail)"
+            return [ProviderError(f"{doing} reported no usage, {why}")]
+        if not self._usage_unknown:
+            self._usage_unknown = True
+            said = f"{doing} reported no usage: the token caps do not hold for such replies"
+            self.trace.warn(TraceWarning(kind="unknown_usage", message=said))
         return []
 
-    def _commit(self, request: Request, response: Response | None, originals: Mapping[int, Message]) -> int | None:
-        node = self.trace.commit(request.messages, response, originals=originals, time=self.clock.now())
+    def _commit(self, request: Request, response: Response | None, placement: Placement) -> int | None:
+        shown, came, known = request.messages, placement.messages, placement.known
+        originals: dict[int, Message] = {}
+        if shown is not came:
+            originals = {at: came[at] for at in range(known, len(came)) if came[at] is not shown[at]}
+        node = self.trace.commit(shown, response, originals=originals, placement=placement, time=self.clock.now())
         if request.tools:
             self.trace.tools[:] = request.tools
         if self._intercepted:
-            self._intercepted -= Counter(message.key for message in request.messages if rewritable(message))
+            self._intercepted -= Counter(message.key for message in shown[known:] if rewritable(message))
         return node
 
     # ---- hooks
 
     async def _intercept_request(self, request: Request, known: int) -> Request:
         """Pass a request through the interceptors, unless all that is new in it has passed them before (L6, L33)."""
-        if not self.plan.hooks.request_interceptors:
-            return request
         new = {at for at in range(known, len(request.messages)) if rewritable(request.messages[at])}
         settled, left = set(), self._intercepted.copy()
         for at in sorted(new):
@@ -366,7 +359,7 @@ class Session:
         rewrites: list[Rewrite] = []
         for interceptor in self.plan.hooks.request_interceptors:
             with blaming(interceptor):
-                copy = deepcopy(evolve(request, native=None))
+                copy = private_request(request)
             given = await self._call_hook(interceptor, {"request": copy})
             with blaming(interceptor):
                 rewritten = rewritten_request(request, given, interceptor.said, candidates=candidates, settled=settled)
@@ -380,7 +373,7 @@ class Session:
         rewrites: list[Rewrite] = []
         for interceptor in self.plan.hooks.response_interceptors:
             with blaming(interceptor):
-                copy = deepcopy(evolve(response, native=None))
+                copy = private_response(response)
             given = await self._call_hook(interceptor, {"response": copy})
             with blaming(interceptor):
                 rewritten = rewritten_response(response, given, interceptor.said)
@@ -427,3 +420,19 @@ class Session:
             return tuple(node.message for node in branches[-1])
         system = self.plan.task.system_prompt
         return (*(() if system is None else (SystemMessage(system),)), *self._opening)
+
+
+@define(eq=False)
+class _Wait:
+    """A block in which a turn waits for somebody."""
+
+    session: Session
+    wait: tuple[Party, str]
+
+    def __enter__(self) -> None:
+        self.session.waits.append(self.wait)
+        self.session.changed()
+
+    def __exit__(self, *_: object) -> None:
+        self.session.waits.remove(self.wait)
+        self.session.changed()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Required, TypedDict
 
-from attrs import asdict
+from attrs import AttrsInstance
 
 from rollout_fsm.flow import DRAINED
 from rollout_fsm.harness import Harness
@@ -19,7 +19,6 @@ from rollout_fsm.plan import Plan, Services
 from rollout_fsm.retry import RetryPolicy
 from rollout_fsm.rows import task_row
 from rollout_fsm.runtime import Runtime, RuntimeFactory
-from rollout_fsm.runtimes import LocalRuntime
 from rollout_fsm.task import Task
 from rollout_fsm.toolset import Toolset
 from rollout_fsm.trace import GroupInfo, TaskInfo
@@ -80,12 +79,14 @@ def settle(task: Task, *, has_user: bool, services: Services, settings: Mapping[
         if name not in given:
             raise TypeError(f"a rollout needs a {name}: pass {name}=")
     if given.get("runtime") is None:
+        from rollout_fsm.runtimes import LocalRuntime  # here, since who brings a runtime does without
+
         given["runtime"] = LocalRuntime
     if not isinstance(task, Task):
         raise TypeError(f"a rollout needs a Task, not {type(task).__name__}")
-    for name, kind in _KINDS.items():
-        if given.get(name) is not None and not isinstance(given[name], kind):
-            raise TypeError(f"{name} must be a {kind.__name__}, not {given[name]!r}")
+    for name, value in given.items():
+        if value is not None and (kind := _KINDS.get(name)) is not None and not isinstance(value, kind):
+            raise TypeError(f"{name} must be a {kind.__name__}, not {value!r}")
     if not isinstance(given["runtime"], Runtime) and not callable(given["runtime"]):
         raise TypeError(f"runtime must be a Runtime (borrowed) or a factory of one (owned), not {given['runtime']!r}")
     harness = given["harness"]
@@ -97,10 +98,10 @@ def settle(task: Task, *, has_user: bool, services: Services, settings: Mapping[
         harness=harness,
         model=given["model"],
         runtime=given["runtime"],
-        limits=given.get("limits") or RolloutLimits(),
+        limits=given.get("limits") or _NO_LIMITS,
         bounds=Bounds.settle(given.get("timeouts"), task.timeouts),
-        policy=given.get("policy") or RolloutPolicy(),
-        sampling=given.get("sampling") or Sampling(),
+        policy=given.get("policy") or _DEFAULT_POLICY,
+        sampling=given.get("sampling") or _DEFAULT_SAMPLING,
         tools=tuple(given.get("tools") or ()),
         judges=tuple(given.get("judges") or ()),
         has_user=has_user,
@@ -112,6 +113,7 @@ def settle(task: Task, *, has_user: bool, services: Services, settings: Mapping[
     )
 
 
+_NO_LIMITS, _DEFAULT_POLICY, _DEFAULT_SAMPLING = RolloutLimits(), RolloutPolicy(), Sampling()
 _KINDS: Mapping[str, type] = {
     "harness": Harness,
     "model": Model,
@@ -145,13 +147,18 @@ def agent_config(plan: Plan) -> dict[str, JSON]:
     bounds = plan.bounds
     harness: dict[str, JSON] = {
         "id": plan.harness_name,
-        "policy": asdict(plan.policy),
-        "timeouts": {name: seconds for name, seconds in asdict(bounds).items() if seconds != math.inf},
+        "policy": _fields(plan.policy),
+        "timeouts": {name: seconds for name, seconds in _fields(bounds).items() if seconds != math.inf},
     }
     timeout: dict[str, JSON] = {"setup": bounds.setup, "finalize": bounds.finalize, "scoring": bounds.scoring}
     if bounds.agent != math.inf:
         timeout["rollout"] = bounds.agent
     config: dict[str, JSON] = {"harness": harness, "model": plan.model_name, "timeout": timeout}
-    if sampling := {name: value for name, value in asdict(plan.sampling).items() if value not in (None, {})}:
+    if sampling := {name: value for name, value in _fields(plan.sampling).items() if value not in (None, {})}:
         config["sampling"] = sampling
-    return config | {name: cap for name, cap in asdict(plan.limits).items() if cap is not None}
+    return config | {name: cap for name, cap in _fields(plan.limits).items() if cap is not None}
+
+
+def _fields(record: AttrsInstance) -> dict[str, Any]:
+    """The fields of a flat record."""
+    return {attribute.name: getattr(record, attribute.name) for attribute in type(record).__attrs_attrs__}

@@ -20,9 +20,9 @@ async def shielded(work: Callable[[], Awaitable[None]], *, name: str) -> BaseExc
             await work()
 
     try:
-        with trio.CancelScope(shield=True):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(child, name=name)
+        async with trio.open_nursery() as nursery:
+            nursery.cancel_scope.shield = True
+            nursery.start_soon(child, name=name)
     except GeneratorExit:
         raise
     except BaseException as raised:  # noqa: BLE001  (handed to the caller, who decides)

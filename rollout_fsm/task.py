@@ -67,7 +67,7 @@ class Task:
         """Judges whose verdicts are rewards (L63)."""
         return ()
 
-    @property
+    @cached_property
     def opening(self) -> tuple[Message, ...]:
         """The prompt as messages, empty if there is none."""
         return () if self.prompt is None else as_messages(self.prompt)

@@ -290,21 +290,22 @@ class Trace:
         response: Response | None,
         *,
         originals: Mapping[int, Message] = _NOTHING,
+        placement: Placement | None = None,
         time: float,
     ) -> int | None:
         """Store a turn: the prompt's messages that the graph does not have, and the reply as a node of its own (L82).
 
         `messages` are those that the model was shown. They are placed in the graph as it is now, so that calls that ran
-        side by side share their prompt. `originals` maps positions in them to messages as they came, before an
-        interceptor rewrote them. Without a response the prompt alone is stored (L34). `time` is in epoch seconds.
+        side by side share their prompt; `placement`, what `place` said of them, saves looking. `originals` maps
+        positions in them to messages as they came, before an interceptor rewrote them
+
 
         Returns the node of the reply, None without one. Its tokens count once `record_call` has been told of its call.
         Raises `RuntimeError` on a sealed trace.
         """
         self._refuse_if_sealed("commit a turn")
-        tokens = None if response is None else response.tokens
-        last = self._graph.store(messages, originals, time=time, tokens=tokens)
-        return None if response is None else self._graph.reply(last, response.message, time=time, tokens=tokens)
+        reply, tokens = (None, None) if response is None else (response.message, response.tokens)
+        return self._graph.store(messages, reply, originals, placement=placement, time=time, tokens=tokens)
 
     def record_call(self, call: ModelCall) -> None:
         """Add a model call, and its tokens to the aggregates (L81).

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from attrs import fields
+from cattrs import Converter
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from rollout_fsm.exact_json import (
@@ -98,8 +99,8 @@ def _parsed(line: str | bytes) -> JSON:
 _SETTINGS = frozenset(attribute.name for attribute in fields(Sampling)) - {EXTRA}
 
 
-def _read_sampling() -> Callable[[object, object], Sampling]:
-    inner = make_dict_structure_fn(Sampling, _CONVERTER)
+def _read_sampling(_: object, converter: Converter) -> Callable[[object, object], Sampling]:
+    inner = make_dict_structure_fn(Sampling, converter)
 
     def structure_sampling(value: object, type_: Any) -> Sampling:
         data: dict[str, JSON] = require(value, dict)
@@ -112,8 +113,8 @@ def _read_sampling() -> Callable[[object, object], Sampling]:
     return structure_sampling
 
 
-def _sampling_to_json() -> Callable[[Sampling], dict[str, object]]:
-    settings = make_dict_unstructure_fn(Sampling, _CONVERTER, extra=override(omit=True))
+def _sampling_to_json(_: object, converter: Converter) -> Callable[[Sampling], dict[str, object]]:
+    settings = make_dict_unstructure_fn(Sampling, converter, extra=override(omit=True))
 
     def unstructure_sampling(sampling: Sampling) -> dict[str, object]:
         made: dict[str, object] = {name: value for name, value in settings(sampling).items() if value is not None}
@@ -125,9 +126,9 @@ def _sampling_to_json() -> Callable[[Sampling], dict[str, object]]:
     return unstructure_sampling
 
 
-def _read_trace() -> Callable[[object, object], Trace]:
+def _read_trace(_: object, converter: Converter) -> Callable[[object, object], Trace]:
     unwritten = override(struct_hook=lambda _value, _type: UnwrittenState())
-    inner = make_dict_structure_fn(Trace, _CONVERTER, state=unwritten, unknown=override(omit=True))
+    inner = make_dict_structure_fn(Trace, converter, state=unwritten, unknown=override(omit=True))
 
     def structure_trace(value: object, type_: Any) -> Trace:
         data: dict[str, JSON] = require(value, dict)
@@ -138,8 +139,8 @@ def _read_trace() -> Callable[[object, object], Trace]:
     return structure_trace
 
 
-def _trace_to_json() -> Callable[[Trace], dict[str, object]]:
-    inner = make_dict_unstructure_fn(Trace, _CONVERTER, state=override(omit=True), unknown=override(omit=True))
+def _trace_to_json(_: object, converter: Converter) -> Callable[[Trace], dict[str, object]]:
+    inner = make_dict_unstructure_fn(Trace, converter, state=override(omit=True), unknown=override(omit=True))
 
     def unstructure_trace(trace: Trace) -> dict[str, object]:
         made = {name: value for name, value in inner(trace).items() if value is not None}
@@ -150,7 +151,7 @@ def _trace_to_json() -> Callable[[Trace], dict[str, object]]:
 
 _CONVERTER = exact_converter(forbid_extra_keys=False)
 register_messages(_CONVERTER)
-_CONVERTER.register_structure_hook(Sampling, _read_sampling())
-_CONVERTER.register_unstructure_hook(Sampling, _sampling_to_json())
-_CONVERTER.register_structure_hook(Trace, _read_trace())
-_CONVERTER.register_unstructure_hook(Trace, _trace_to_json())
+_CONVERTER.register_structure_hook_factory(lambda type_: type_ is Sampling, _read_sampling)
+_CONVERTER.register_unstructure_hook_factory(lambda type_: type_ is Sampling, _sampling_to_json)
+_CONVERTER.register_structure_hook_factory(lambda type_: type_ is Trace, _read_trace)
+_CONVERTER.register_unstructure_hook_factory(lambda type_: type_ is Trace, _trace_to_json)

@@ -3,6 +3,7 @@ it, this holds it."""
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import trio
 from attrs import define, field
@@ -10,7 +11,8 @@ from attrs import define, field
 from rollout_fsm.agent_clock import AgentClock
 from rollout_fsm.clock import AnchoredClock
 from rollout_fsm.errors import RolloutError, RuntimeLifetimeError, SandboxError, text
-from rollout_fsm.harness import HarnessSession
+from rollout_fsm.foreign import call, is_overridden
+from rollout_fsm.harness import Harness, HarnessSession
 from rollout_fsm.holdings import Held, Holdings, Setting, WarningKind
 from rollout_fsm.keeping import Keeper
 from rollout_fsm.messages import Message
@@ -118,6 +120,13 @@ class World:
         bound = getattr(self.plan.bounds, setting)
         boundary = self.blame.boundary
         self.holdings.hold(Held(kind=kind, name=name, undo=undo, boundary=boundary, setting=setting, bound=bound))
+
+    def hold_cleanup(self, runtime: Runtime) -> None:
+        """From now on what the harness did to the runtime is to be undone, if it has a way to undo it (L8)."""
+        harness = self.plan.harness
+        if is_overridden(harness.cleanup, Harness.cleanup):
+            undo = partial(call, harness.cleanup, self.trace, runtime)
+            self.hold("cleanup", f"harness {self.plan.harness_name!r}", undo)
 
     def doing(self) -> str:
         """What is running, in the log."""

@@ -51,7 +51,6 @@ async def test_every_change_is_told_with_the_party_that_has_to_act() -> None:
         ("waiting", "caller", "the caller's next call"),
         ("closing", "harness", "the release of the harness session"),
         ("closing", "toolset", "the release of the tool server 'a'"),
-        ("closing", "interception", "the release of the interception slot"),
         ("finalizing", "task", "finalize"),
         ("scoring", "task", "scoring"),
         ("releasing", "harness", "the release of the harness 'ScriptedHarness'"),

@@ -159,7 +159,8 @@ async def test_what_is_entered_when_the_session_is_closed_already_is_left_again(
 
     async with trio.open_nursery() as nursery:
         hosting = Hosting(nursery)
-        holds = SessionHolds(hosting)
+        concluded = False
+        holds = SessionHolds(hosting, lambda: concluded)
 
         async def hold() -> None:
             with pytest.raises(RuntimeError, match="it cannot be held open any more: the session is closed"):
@@ -168,6 +169,7 @@ async def test_what_is_entered_when_the_session_is_closed_already_is_left_again(
         async with trio.open_nursery() as session:
             session.start_soon(hold)
             await entering.wait()
+            concluded = True
             await holds.close()
             go.set()
         assert log == ["left"]

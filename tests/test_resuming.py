@@ -13,7 +13,8 @@ from rollout_fsm.journal import Attempt, End, JournalContent, Lease, Snapshot
 from rollout_fsm.machine.lifecycle import lifecycle
 from rollout_fsm.messages import JSON
 from rollout_fsm.output import Written
-from rollout_fsm.resuming import Past, Resumption, resumption
+from rollout_fsm.past import Past
+from rollout_fsm.resuming import Resumption, resumption
 
 ROLLOUT = Identity("task", 1, 0)
 NOW, BEFORE = "as it is", "as it was"

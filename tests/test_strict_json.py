@@ -1,12 +1,13 @@
 """What somebody else wrote as JSON is read only if it can be written again."""
 
 import json
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_fsm.strict_json import MAX_DEPTH, parse_json
+from rollout_fsm.strict_json import MAX_DEPTH, ascii_json_bytes, json_bytes, parse_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -15,9 +16,55 @@ VALUES = st.recursive(
 )
 
 
+SURROGATES = st.text(st.characters())
+
+
+def exactly(value: object) -> str:
+    """All that a value says, kinds of numbers and signs of zeros included."""
+    return json.dumps(value, sort_keys=True)
+
+
 @given(VALUES)
 def test_what_is_read_is_what_was_written(value: object) -> None:
     assert parse_json(json.dumps(value)) == value
+
+
+@given(VALUES | SURROGATES | st.lists(st.integers(-(2**200), 2**200)), st.booleans())
+def test_what_is_read_is_what_the_standard_library_reads(value: object, ascii: bool) -> None:
+    text = json.dumps(value, ensure_ascii=ascii)
+    data = text.encode("utf-8", "surrogatepass")
+    for form in (text, data, bytearray(data)):
+        assert exactly(parse_json(form)) == exactly(json.loads(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "a": 2, "b": {"a": 3, "a": 4}}',
+        "[-0, -0.0, 1E5, 1e-400, 18446744073709551616, 123456789012345678901234567890.5]",
+        r'["\ud800", "\udc00x", "\ud83d\ude00", "\u0000", "\/"]',
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_odd_json_is_read_as_the_standard_library_reads_it(text: str, encoding: str) -> None:
+    data = text.encode(encoding)
+    assert exactly(parse_json(data)) == exactly(json.loads(data))
+
+
+@given(VALUES | SURROGATES | st.lists(st.integers(-(2**200), 2**200)))
+def test_what_is_written_is_what_is_read(value: object) -> None:
+    for written in (json_bytes(value), ascii_json_bytes(value)):  # type: ignore[arg-type]
+        assert exactly(json.loads(written)) == exactly(value)
+    assert ascii_json_bytes(value).isascii()  # type: ignore[arg-type]
+    json_bytes(value).decode()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_what_json_does_not_have_is_not_silently_nothing(number: float) -> None:
+    assert (
+        json_bytes({"a": [None, {"b": number}]})
+        == json.dumps({"a": [None, {"b": number}]}, separators=(",", ":")).encode()
+    )
 
 
 @pytest.mark.parametrize(

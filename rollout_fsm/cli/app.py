@@ -2,7 +2,6 @@
 
 import signal
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App
 from cyclopts.exceptions import CycloptsError, UnknownCommandError, UnusedCliTokensError
@@ -84,6 +83,8 @@ def _no_command(word: str) -> str:
 
 
 def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # takes as long as a fourth of --help
+
     try:
         return version("rollout-fsm")
     except PackageNotFoundError:

@@ -12,7 +12,8 @@ from rollout_fsm.batch import jobs
 from rollout_fsm.identity import Identity
 from rollout_fsm.journal import JournalContent, Lease
 from rollout_fsm.output import TRACES, Written, outdated, read_written
-from rollout_fsm.resuming import Past, resumption
+from rollout_fsm.past import Past
+from rollout_fsm.resuming import resumption
 from rollout_fsm.task import Task
 
 __all__ = ["NOTHING", "Before", "asked_for", "counted", "owed", "rollouts", "written_in"]

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 import trio
 from attrs import evolve, field, frozen
 
-from rollout_fsm.gateway.connection import Head
 from rollout_fsm.gateway.dialects.dialect import Dialect, DialectError
+from rollout_fsm.gateway.dialects.recall import Recall, afresh
+from rollout_fsm.gateway.incoming import Head
 from rollout_fsm.messages import JSON, Request
 from rollout_fsm.strict_json import parse_json
 
@@ -23,6 +24,9 @@ MANY_VALUES = 50_000
 THREADS = 2
 """How many bodies of one gateway are read in threads at once: each takes its share of the interpreter's time."""
 
+RECALLED = 8 * 2**20
+"""How many bytes a body may have whose messages are remembered: a long conversation in a million tokens has fewer."""
+
 PASSED_ON = (b"anthropic-version", b"anthropic-beta", b"openai-beta")
 """Headers that belong to a dialect: they say which of its features a body makes use of."""
 
@@ -33,7 +37,9 @@ class Reader:
 
     _threads: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(THREADS), repr=False)
 
-    async def read(self, head: Head, body: bytearray, dialect: Dialect) -> tuple[Request, Mapping[str, JSON]]:
+    async def read(
+        self, head: Head, body: bytearray, dialect: Dialect, recall: Recall = afresh
+    ) -> tuple[Request, Mapping[str, JSON]]:
         """The request, and the document that it was read from. Raises `DialectError`.
 
         Cancelled while a thread reads, it leaves the thread to end by itself: the body must not be changed then.
@@ -41,17 +47,18 @@ class Reader:
         values = body.count(b",") + body.count(b":")
         if values > MAX_VALUES:
             raise DialectError(f"the request body has {values:,} commas and colons; {MAX_VALUES:,} are allowed")
+        recall = recall if len(body) <= RECALLED else afresh
         if values < MANY_VALUES:
-            return read_request(head, body, dialect)
+            return read_request(head, body, dialect, recall)
         return await trio.to_thread.run_sync(
-            read_request, head, body, dialect, abandon_on_cancel=True, limiter=self._threads
+            read_request, head, body, dialect, recall, abandon_on_cancel=True, limiter=self._threads
         )
 
 
-def read_request(head: Head, body: bytearray, dialect: Dialect) -> tuple[Request, Mapping[str, JSON]]:
+def read_request(head: Head, body: bytearray, dialect: Dialect, recall: Recall) -> tuple[Request, Mapping[str, JSON]]:
     """What `Reader.read` reads, however much it is. Needs no event loop."""
     document = _document(body)
-    request = dialect.parse_request(document)
+    request = dialect.parse_request(document, recall)
     if request.native is not None:
         headers = {name.decode(): value.decode("latin-1") for name in PASSED_ON if (value := head.get(name))}
         request = evolve(request, native=evolve(request.native, headers=headers))

@@ -16,8 +16,8 @@ from attrs import frozen
 
 from rollout_fsm.errors import leaves
 from rollout_fsm.gateway.bodies import Reader
-from rollout_fsm.gateway.connection import Head
 from rollout_fsm.gateway.dialects.dialect import Dialect, DialectError
+from rollout_fsm.gateway.incoming import Head
 from rollout_fsm.gateway.outgoing import Outgoing
 from rollout_fsm.gateway.reply import STREAM, Failure, Reply, error_reply, events, failure_of, json_reply
 from rollout_fsm.gateway.slots import Slot
@@ -46,7 +46,7 @@ class ModelCall:
         """The answer of a turn: one that begins here, or one that this is another attempt of."""
         identity, again = _mark(self.head, self.dialect, body)
         try:
-            request, document = await self.reader.read(self.head, body, self.dialect)
+            request, document = await self.reader.read(self.head, body, self.dialect, self.slot.recall)
             stream = self.dialect.wants_stream(document)
         except DialectError as error:
             return error_reply(failure_of(error), self.dialect)
@@ -72,11 +72,11 @@ async def _send(client: Client, out: Outgoing) -> None:
     if not turn.streamed:
         await out.reply(Reply(status=turn.status, headers=turn.headers, body=bytes(turn.body)))
     else:
-        await out.begin(turn.status, turn.headers)
-        while piece := await client.piece():
+        out.begin(turn.status, turn.headers)
+        while (piece := await client.piece()) and not client.finished:
             await out.send(piece)
         out.closing = out.closing or turn.fruitless
-        await out.end()
+        await out.end(piece)
     turn.delivered = True
 
 

@@ -4,7 +4,6 @@ No I/O. Every JSON body is compact ASCII, so that no text of a model can be unen
 dialect that its client speaks, a stream the framing of server-sent events.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 
@@ -14,6 +13,7 @@ from rollout_fsm.errors import TurnRefused, record
 from rollout_fsm.gateway.dialects.dialect import DONE, Dialect, DialectError
 from rollout_fsm.gateway.status import primary, status_of
 from rollout_fsm.messages import JSON, NativeEvent
+from rollout_fsm.strict_json import ascii_json_bytes
 
 INVALID = "invalid_request_error"
 """OpenAI's word for a request that is the client's mistake."""
@@ -46,7 +46,7 @@ class Failure:
 
 def json_reply(value: Mapping[str, JSON], *, status: int = 200, headers: Headers = ()) -> Reply:
     """A JSON document."""
-    return Reply(status=status, body=_compact(value), headers=(("content-type", "application/json"), *headers))
+    return Reply(status=status, body=ascii_json_bytes(value), headers=(("content-type", "application/json"), *headers))
 
 
 def error_reply(failure: Failure, dialect: Dialect, *, headers: Headers = ()) -> Reply:
@@ -80,12 +80,8 @@ def _event(event: NativeEvent) -> bytes:
     if event == DONE:
         return b"data: %b\n\n" % DONE.name.encode()
     name = b"event: %b\n" % event.name.encode() if event.name else b""
-    return b"%bdata: %b\n\n" % (name, _compact(event.data))
+    return b"%bdata: %b\n\n" % (name, ascii_json_bytes(event.data))
 
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
-def _compact(value: Mapping[str, JSON]) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()

@@ -84,7 +84,7 @@ class CountRoute:
 
     async def _count(self, head: Head, slot: Slot, body: bytearray, out: Outgoing) -> Reply:
         try:
-            request, _ = await self.reader.read(head, body, self.dialect)
+            request, _ = await self.reader.read(head, body, self.dialect, slot.recall)
         except DialectError as error:
             return error_reply(failure_of(error), self.dialect)
         body.clear()

@@ -17,14 +17,15 @@ class Shutdown:
         self._waiting: set[trio.CancelScope] = set()
 
     @contextmanager
-    def interruptible(self) -> Iterator[None]:
-        """A block that waits for a client: left at once when the gateway closes, and not entered afterwards."""
+    def interruptible(self) -> Iterator[trio.CancelScope]:
+        """A block that waits for a client: left at once when the gateway closes, and not entered afterwards. Its scope
+        may be given a deadline."""
         with trio.CancelScope() as scope:
             if self.begun:
                 scope.cancel()
             self._waiting.add(scope)
             try:
-                yield
+                yield scope
             finally:
                 self._waiting.discard(scope)
 

@@ -12,6 +12,7 @@ from typing import Protocol
 from attrs import define, field
 
 from rollout_fsm.errors import TurnRefused
+from rollout_fsm.gateway.dialects.recall import Recollection
 from rollout_fsm.gateway.turns import Turns
 from rollout_fsm.messages import Deliver, Request, Response
 from rollout_fsm.runtime import Answer
@@ -51,6 +52,8 @@ class Slot:
     """Serves connections that are made in the rollout's own box: they reach this slot and no other."""
     turns: Turns = field(factory=Turns, init=False, repr=False)
     """What clients are waiting for, and what one that tries again is answered with."""
+    recall: Recollection = field(factory=Recollection, init=False, repr=False)
+    """The conversations that were sent last."""
 
     @property
     def closed(self) -> bool:
@@ -58,9 +61,11 @@ class Slot:
         return self._session is None
 
     def close(self) -> None:
-        """End admission and forget session and answers. Calls in flight go on: they are the session's. Idempotent."""
+        """End admission and forget session, conversations and answers. Calls in flight go on: they are the session's.
+        Idempotent."""
         self._session = None
         self.turns.clear()
+        self.recall.clear()
 
     async def respond(self, request: Request, *, deliver: Deliver | None) -> Response:
         """Hand one request to the session. Raises `TurnRefused` once the slot is closed, and what the session does."""

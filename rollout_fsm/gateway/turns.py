@@ -81,10 +81,13 @@ class Turn:
     def add(self, piece: bytes) -> None:
         """The next piece of the stream."""
         self.body += piece
-        self._news.unpark_all()
+        if self._news:
+            self._news.unpark_all()
 
     async def room(self) -> None:
         """Wait until the fastest client has little left to be sent."""
+        if len(self.body) <= AHEAD:
+            return
         while self._clients and len(self.body) - max(client.sent for client in self._clients) > AHEAD:
             await self._room.park()
 
@@ -126,6 +129,11 @@ class Client:
     turn: Turn
     sent: int = 0
     """Bytes of the body that were sent."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it was given all that comes."""
+        return self.turn.over and self.sent == len(self.turn.body)
 
     async def begun(self) -> None:
         """Wait until the head of the answer is known, or that there is none; of a turn that was cancelled, its end."""

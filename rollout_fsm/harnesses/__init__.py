@@ -1,6 +1,18 @@
-"""Harnesses that are ready to use: a chat loop in this process, and any program that speaks to an OpenAI endpoint."""
+"""Harnesses that are ready to use: a chat loop in this process, and any program that speaks to an OpenAI endpoint.
 
-from rollout_fsm.harnesses.chat import ChatHarness
-from rollout_fsm.harnesses.program import ProgramHarness
+Each is imported when it is first asked for.
+"""
+
+from typing import TYPE_CHECKING
+
+from rollout_fsm.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from rollout_fsm.harnesses.chat import ChatHarness
+    from rollout_fsm.harnesses.program import ProgramHarness
 
 __all__ = ["ChatHarness", "ProgramHarness"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__, {"ChatHarness": "rollout_fsm.harnesses.chat", "ProgramHarness": "rollout_fsm.harnesses.program"}
+)

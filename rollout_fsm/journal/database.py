@@ -11,6 +11,7 @@ import sqlite3
 from pathlib import Path
 
 from rollout_fsm.disk import sync_folder
+from rollout_fsm.journal.errors import JournalError
 from rollout_fsm.messages import JSON
 
 APPLICATION = 0x524F4C4C
@@ -39,10 +40,6 @@ SCHEMA = (
     f"PRAGMA application_id = {APPLICATION}",
     f"PRAGMA user_version = {VERSION}",
 )
-
-
-class JournalError(OSError):
-    """The journal cannot be opened, read or written. The message is one line: the file, why, and what to do."""
 
 
 def connect(path: Path) -> sqlite3.Connection:

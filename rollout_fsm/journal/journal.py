@@ -19,7 +19,8 @@ from attrs import Factory, define, field
 
 from rollout_fsm.exact_json import plain
 from rollout_fsm.identity import Identity
-from rollout_fsm.journal.database import JournalError, connect, failure, stored
+from rollout_fsm.journal.database import connect, failure, stored
+from rollout_fsm.journal.errors import JournalError
 from rollout_fsm.journal.reading import content
 from rollout_fsm.journal.records import End, JournalContent, Process
 from rollout_fsm.journal.writing import Batch, Writer, as_json
@@ -113,6 +114,10 @@ class Journal:
     def entry(self, number: int) -> "JournalEntry":
         """The entry of an attempt that an earlier process began (`Attempt.number`)."""
         return JournalEntry(self, number)
+
+    def acquisition(self, lease: int) -> "Acquisition":
+        """What an earlier process acquired (`Lease.number`)."""
+        return Acquisition(self, lease)
 
     def released(self, lease: int) -> None:
         """What was acquired is there no more (`Lease.number`)."""

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rollout_fsm.identity import Identity
-from rollout_fsm.journal.database import JournalError, connect, failure, loaded, parsed
+from rollout_fsm.journal.database import connect, failure, loaded, parsed
+from rollout_fsm.journal.errors import JournalError
 from rollout_fsm.journal.records import Attempt, End, JournalContent, Lease, Process, Snapshot
 from rollout_fsm.messages import JSON
 

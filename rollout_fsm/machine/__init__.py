@@ -1,17 +1,23 @@
 """The sans-IO core: the declared table of states, its execution, its proofs and its pictures.
 
-It knows no clock, no task and no socket, and imports nothing else of the package. `load_machine` reads the declaration,
-`check_machine` proves its structure, `prove` all that is claimed of it, `lifecycle.lifecycle()` is the compiled machine
-of the process, and `fire` on it the only way to move.
+It knows no clock, no task and no socket, and imports nothing of the package that does. `load_machine` reads the
+declaration, `check_machine` proves its structure, `prove` all that is claimed of it, `lifecycle.lifecycle()` is the
+compiled machine of the process, and `fire` on it the only way to move. Who runs rollouts proves nothing, so the proofs
+are imported when they are asked for.
 """
 
-from rollout_fsm.machine.check import check_machine
+from typing import TYPE_CHECKING
+
+from rollout_fsm.lazy_names import lazy_names
 from rollout_fsm.machine.declaration import Declaration, DeclarationError, Row, State, load_machine
 from rollout_fsm.machine.errors import IllegalTransition, RolloutBusyError
 from rollout_fsm.machine.fault import Fault
 from rollout_fsm.machine.guards import GUARDS, Facts, Guard
 from rollout_fsm.machine.lifecycle import Lifecycle, compile_machine
-from rollout_fsm.machine.proofs import prove
+
+if TYPE_CHECKING:
+    from rollout_fsm.machine.check import check_machine
+    from rollout_fsm.machine.proofs import prove
 
 __all__ = [
     "GUARDS",
@@ -30,3 +36,7 @@ __all__ = [
     "load_machine",
     "prove",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__, {"check_machine": "rollout_fsm.machine.check", "prove": "rollout_fsm.machine.proofs"}
+)

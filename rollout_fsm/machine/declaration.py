@@ -8,6 +8,7 @@ are in an order that the table gives, not their file names, so that diagrams and
 import tomllib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import chain
@@ -15,7 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NewType
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
+from cattrs import Converter
 
 from rollout_fsm.machine.exact import allow, array_of, make_converter, structure, suggestion, table_of
 from rollout_fsm.machine.guards import GUARDS, GuardName
@@ -70,16 +72,12 @@ class Row:
     sets: Condition | None = None
     error: ErrorUse | None = None
     reason: str | None = None
-
-    @property
-    def same(self) -> bool:
-        """Whether the row is an answer instead of a move (L83)."""
-        return self.to == SAME
-
-    @property
-    def target(self) -> str:
-        """The state after this row: `to`, or the source of a `(same)` row."""
-        return self.source if self.to == SAME else self.to
+    same: bool = field(init=False, eq=False, repr=False, default=Factory(lambda row: row.to == SAME, takes_self=True))
+    """Whether the row is an answer instead of a move (L83)."""
+    target: str = field(
+        init=False, eq=False, repr=False, default=Factory(lambda row: row.source if row.same else row.to, takes_self=True)
+    )
+    """The state after this row: `to`, or the source of a `(same)` row."""
 
     def __str__(self) -> str:
         guard = f" [{self.guard}]" if self.guard else ""
@@ -223,12 +221,12 @@ def load_machine(folder: Traversable | Path | None = None) -> Declaration:
     paths = sorted(found, key=lambda path: path.name)
     if not paths:
         raise DeclarationError([f"{folder}: no state files (*.toml)"])
-    names = {path.name.removesuffix(".toml") for path in paths}
+    converter = _converter(names=[path.name.removesuffix(".toml") for path in paths])
     states: list[State] = []
     faults: list[str] = []
     for path in paths:
         name = path.name.removesuffix(".toml")
-        read = _read(path, names)
+        read = _read(path, converter)
         if isinstance(read, _StateFile):
             states.append(read.state(name))
         else:
@@ -239,15 +237,14 @@ def load_machine(folder: Traversable | Path | None = None) -> Declaration:
     return declare(states)
 
 
-def _read(path: Traversable, names: set[str]) -> _StateFile | list[str]:
-    name = path.name.removesuffix(".toml")
-    misnamed = []
-    if not (name.isidentifier() and name.islower()):
-        misnamed.append(f"a state's name is a lower-case identifier, not {name!r}")
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        return [*misnamed, str(error)]
+@cache
+def shipped() -> Declaration:
+    """The shipped machine, read once for the process, at the first use."""
+    return load_machine()
+
+
+def _converter(names: Iterable[str]) -> Converter:
+    """For the files of a folder whose states have these names."""
     converter = make_converter()
     for type_, noun, words in (
         (Kind, "kind", KINDS),
@@ -258,11 +255,23 @@ def _read(path: Traversable, names: set[str]) -> _StateFile | list[str]:
         (GuardName, "guard", GUARDS),
         (Condition, "stop condition", CONDITIONS),
         (ErrorUse, "use of errors", ERROR_USES),
-        (Target, "state", [*sorted(names), SAME]),
+        (Target, "state", [*names, SAME]),
     ):
         allow(converter, type_, noun, words)
     table_of(converter, _RowInFile)
     array_of(converter, _RowInFile)
+    return converter
+
+
+def _read(path: Traversable, converter: Converter) -> _StateFile | list[str]:
+    name = path.name.removesuffix(".toml")
+    misnamed = []
+    if not (name.isidentifier() and name.islower()):
+        misnamed.append(f"a state's name is a lower-case identifier, not {name!r}")
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return [*misnamed, str(error)]
     built = structure(converter, data, _StateFile)
     if isinstance(built, list):
         return misnamed + built

@@ -12,7 +12,14 @@ from typing import NewType
 
 from attrs import asdict, frozen
 
-from rollout_fsm.machine.declaration import ENDINGS_FILE, Declaration, DeclarationError, load_machine, states_dir
+from rollout_fsm.machine.declaration import (
+    ENDINGS_FILE,
+    Declaration,
+    DeclarationError,
+    load_machine,
+    shipped,
+    states_dir,
+)
 from rollout_fsm.machine.endings import (
     A_STOP,
     ANOTHER,
@@ -96,7 +103,7 @@ def load_endings(folder: Traversable | Path | None = None, declaration: Declarat
 @cache
 def endings() -> Endings:
     """The shipped table, loaded once for the process, at the first use."""
-    return load_endings()
+    return load_endings(declaration=shipped())
 
 
 def _structured(data: object) -> _EndingsFile | list[str]:

@@ -14,8 +14,9 @@ from typing import Any, NoReturn, Protocol
 from attrs import define, field, frozen
 from transitions import Machine, MachineError
 from transitions.core import Condition, EventData, Transition
+from transitions.core import State as LibraryState
 
-from rollout_fsm.machine.declaration import Declaration, Row, load_machine
+from rollout_fsm.machine.declaration import Declaration, Row, shipped
 from rollout_fsm.machine.errors import IllegalTransition
 from rollout_fsm.machine.exact import suggestion
 from rollout_fsm.machine.guards import GUARDS, Facts, Guard
@@ -59,6 +60,22 @@ class _GuardCondition(Condition):
         return holds
 
 
+class _DeclaredState(LibraryState):
+    """A state that is named once and for all, and has nothing to call when it is entered or left."""
+
+    name: str = ""
+
+    def __init__(self, name: str, **kwargs: Any) -> None:
+        super().__init__(name, **kwargs)
+        self.name = name
+
+    def enter(self, event_data: EventData) -> None:
+        """Nothing: effects are the caller's business, after the firing."""
+
+    def exit(self, event_data: EventData) -> None:
+        """Nothing."""
+
+
 class _DeclaredTransition(Transition):
     """A transition that knows its row and tells the firing when it was executed."""
 
@@ -86,6 +103,7 @@ def _refuse(name: str) -> Callable[..., NoReturn]:
 class SealedMachine(Machine):
     """The library's machine, complete once constructed: every method and attribute that could change it refuses."""
 
+    state_cls = _DeclaredState
     transition_cls = _DeclaredTransition
 
     def __init__(self, declaration: Declaration) -> None:
@@ -110,6 +128,13 @@ class SealedMachine(Machine):
         self.events = MappingProxyType(self.events)  # type: ignore[assignment]
         self.states = MappingProxyType(self.states)  # type: ignore[assignment]
         self.__dict__["_sealed"] = True
+
+    def get_state(self, state: Any) -> Any:
+        """The library's state of this name. Raises ValueError for an unknown one."""
+        return self.states[state] if state in self.states else super().get_state(state)
+
+    def callbacks(self, funcs: Any, event_data: EventData) -> None:
+        """Runs none: nothing can have been given to a sealed machine. A firing asks for them seven times."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if "_sealed" in self.__dict__:
@@ -199,4 +224,4 @@ def compile_machine(declaration: Declaration) -> Lifecycle:
 @cache
 def lifecycle() -> Lifecycle:
     """The shipped machine, loaded and compiled once for the process, at the first use."""
-    return compile_machine(load_machine())
+    return compile_machine(shipped())

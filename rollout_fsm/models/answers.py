@@ -3,12 +3,11 @@
 import contextlib
 from collections.abc import Mapping
 
-import httpx2
-
 from rollout_fsm.gateway.dialects.dialect import Dialect, DialectError
 from rollout_fsm.messages import JSON, Response
-from rollout_fsm.models.faults import complaint_in, odd_answer
+from rollout_fsm.models.faults import NetworkError, complaint_in, odd_answer
 from rollout_fsm.models.reading import read
+from rollout_fsm.models.wire import Answer
 from rollout_fsm.strict_json import parse_json
 
 __all__ = ["LARGEST", "NOUNS", "complaint_of", "document", "whole"]
@@ -23,7 +22,7 @@ NOUNS: Mapping[str, str] = {"chat": "chat completion", "responses": "response", 
 """What the dialects call an answer."""
 
 
-async def complaint_of(answer: httpx2.Response) -> bytes:
+async def complaint_of(answer: Answer) -> bytes:
     """An error's body, or as much as came: the status is known already and says more than a broken connection."""
     body = bytearray()
 
@@ -31,28 +30,28 @@ async def complaint_of(answer: httpx2.Response) -> bytes:
         body.extend(piece)
         return len(body) >= LARGEST_COMPLAINT
 
-    with contextlib.suppress(httpx2.RequestError):
+    with contextlib.suppress(NetworkError):
         await read(answer, take)
     return bytes(body[:LARGEST_COMPLAINT])
 
 
-async def document(answer: httpx2.Response, url: str) -> dict[str, JSON]:
+async def document(answer: Answer, url: str) -> dict[str, JSON]:
     """The JSON object that an endpoint answered. Raises `ProviderError`, also for a complaint in spite of a good
     status."""
-    return _document(await _body(answer, url), url, answer.headers.get("content-type"))
+    return _document(await _body(answer, url), url, answer.header(b"content-type"))
 
 
-async def whole(answer: httpx2.Response, dialect: Dialect, url: str) -> Response:
+async def whole(answer: Answer, dialect: Dialect, url: str) -> Response:
     """The response that an endpoint answered. Raises `ProviderError`."""
     body = await _body(answer, url)
-    given = _document(body, url, answer.headers.get("content-type"))
+    given = _document(body, url, answer.header(b"content-type"))
     try:
         return dialect.parse_response(given)
     except DialectError as error:
         raise odd_answer(f"the answer is no {NOUNS[dialect.name]}: {error}", url=url, body=body) from None
 
 
-async def _body(answer: httpx2.Response, url: str) -> bytes:
+async def _body(answer: Answer, url: str) -> bytes:
     body = bytearray()
 
     async def take(piece: bytes) -> bool:

@@ -1,11 +1,24 @@
-"""How a model client's connections are made and kept."""
+"""How a model client's connections are made and kept: as many as there are calls, each asked one thing at a time.
+
+No proxy and no netrc of the machine is looked at: they would change who is asked, and with which key. A connection that
+its exchange has not left complete is closed, whatever the reason, so that the next call never reads an old answer.
+"""
 
 import ssl
-from functools import cache
+from base64 import b64encode
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import cache, lru_cache
+from urllib.parse import quote, unquote, urlsplit
 
-import httpx2
+import trio
+from attrs import define, field, frozen
 
-__all__ = ["CLOSING", "new_client"]
+from rollout_fsm.models.faults import ConnectError, ConnectTimeoutError, UrlError
+from rollout_fsm.models.wire import Answer, Connection, Headers, head_of
+
+__all__ = ["Connections"]
 
 CONNECT = 30.0
 """Seconds for a connection to come about, at most."""
@@ -14,23 +27,132 @@ IDLE = 4.0
 """Seconds that an unused connection is kept: less than the 5 after which the field's usual server closes it, so that no
 call starts on a connection that is just being closed."""
 
-CLOSING = 5.0
-"""Seconds given to open connections to say goodbye."""
+_KEPT = "/?%:@!$&'()*+,;=~"
+"""What stays as it is in a path and its query; a percent sign, since they may be quoted already."""
+
+_PORTS: Mapping[str, int] = {"http": 80, "https": 443}
 
 
-def new_client(timeout: float | None) -> httpx2.AsyncClient:
-    """A client with as many connections as there are calls. `timeout` is in seconds without a byte."""
-    connect = CONNECT if timeout is None else min(CONNECT, timeout)
-    return httpx2.AsyncClient(
-        verify=_tls(),
-        trust_env=False,  # a proxy or a netrc of the machine would change who is asked, and with which key
-        timeout=httpx2.Timeout(timeout, connect=connect, pool=None),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=IDLE),
-        follow_redirects=False,
+@frozen
+class Origin:
+    """Who is connected to."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+@frozen(kw_only=True)
+class Target:
+    """What a URL says."""
+
+    origin: Origin
+    name: bytes
+    """The host as the `Host` header has it."""
+    path: bytes
+    credentials: bytes | None = field(repr=False)
+    """The `Authorization` header that the URL's own user and password make."""
+
+
+@define(eq=False)
+class Connections:
+    """The connections of one client. `timeout` is in seconds without a byte, None for no bound."""
+
+    timeout: float | None
+    _idle: dict[Origin, deque[tuple[float, Connection]]] = field(factory=dict, init=False)
+    """Until when each may be used, and itself; the one that was used last is at the end."""
+    _closed: bool = field(default=False, init=False)
+
+    @asynccontextmanager
+    async def asked(self, url: str, headers: Headers, content: bytes) -> AsyncIterator[Answer]:
+        """The answer to a POST, its head read and its body not. `headers` is by lower-case name.
+
+        Raises `NetworkError`. Left before the body has been read to its end, the block closes the connection.
+        """
+        target = target_of(url)
+        head = head_of(target.path, target.name, headers, target.credentials, len(content))
+        connection = self._unused(target.origin) or await self._connected(target.origin)
+        try:
+            yield await connection.ask(head, content)
+        finally:
+            if connection.reusable and not self._closed:
+                self._idle.setdefault(target.origin, deque()).append((trio.current_time() + IDLE, connection))
+            else:
+                connection.close()
+
+    def close(self) -> None:
+        """Close them all; one that is in use is closed when its exchange is over."""
+        self._closed = True
+        while self._idle:
+            for _, connection in self._idle.popitem()[1]:
+                connection.close()
+
+    def _unused(self, origin: Origin) -> Connection | None:
+        """The connection that was used last, if there is one; those that have waited too long are closed."""
+        waiting = self._idle.get(origin)
+        while waiting:
+            until, connection = waiting[0]
+            if until > trio.current_time():
+                _, connection = waiting.pop()
+                if not connection.ended():
+                    return connection
+            else:
+                waiting.popleft()
+            connection.close()
+        return None
+
+    async def _connected(self, origin: Origin) -> Connection:
+        """A new connection."""
+        try:
+            with trio.fail_after(CONNECT if self.timeout is None else min(CONNECT, self.timeout)):
+                stream = await trio.open_tcp_stream(origin.host, origin.port)
+                if origin.scheme == "http":
+                    return Connection(stream, stream.socket, self.timeout)
+                secured = trio.SSLStream(stream, _tls(), server_hostname=origin.host, https_compatible=True)
+                try:
+                    await secured.do_handshake()
+                except BaseException:
+                    stream.socket.close()
+                    raise
+                return Connection(secured, stream.socket, self.timeout)
+        except trio.TooSlowError:
+            raise ConnectTimeoutError from None
+        except (OSError, trio.BrokenResourceError) as error:
+            raise ConnectError(str(error)) from error
+
+
+@lru_cache(maxsize=64)
+def target_of(url: str) -> Target:
+    """What is asked where. Raises `UrlError`."""
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna").decode("ascii")
+        port = parts.port
+    except ValueError as error:
+        raise UrlError(str(error)) from None
+    if parts.scheme not in _PORTS or not host:
+        raise UrlError("the URL names no host" if parts.scheme in _PORTS else f"{parts.scheme}:// is not spoken")
+    path = quote(f"{parts.path or '/'}?{parts.query}".removesuffix("?"), safe=_KEPT)
+    bracketed = f"[{host}]" if ":" in host else host
+    return Target(
+        origin=Origin(parts.scheme, host, port or _PORTS[parts.scheme]),
+        name=(bracketed if port in (None, _PORTS[parts.scheme]) else f"{bracketed}:{port}").encode(),
+        path=path.encode(),
+        credentials=_basic(parts.username, parts.password),
     )
+
+
+def _basic(user: str | None, password: str | None) -> bytes | None:
+    if not user and not password:
+        return None
+    return b"Basic " + b64encode(f"{unquote(user or '')}:{unquote(password or '')}".encode())
 
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """Made once: the certificates of the machine take a while to read."""
-    return httpx2.create_ssl_context(trust_env=False)
+    """Made once, and where it is needed: the certificates of the machine take a while to read."""
+    import httpx2
+
+    context = httpx2.create_ssl_context(trust_env=False)
+    context.set_alpn_protocols(["http/1.1"])
+    return context

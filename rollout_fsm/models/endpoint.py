@@ -6,7 +6,6 @@ environment variable and read when it is sent; it is in no repr, message or trac
 back.
 """
 
-import json
 import os
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping
@@ -14,8 +13,6 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import ClassVar, Self
 
-import httpx2
-import trio
 from attrs import Factory, define, field
 
 from rollout_fsm.errors import ProviderError
@@ -23,10 +20,12 @@ from rollout_fsm.gateway.dialects.dialect import Dialect, DialectError
 from rollout_fsm.messages import JSON, Deliver, Request, Response, Sampling
 from rollout_fsm.model import Model
 from rollout_fsm.models.answers import complaint_of, document, whole
-from rollout_fsm.models.connections import CLOSING, new_client
-from rollout_fsm.models.faults import refused, shown_url, unreachable
+from rollout_fsm.models.connections import Connections
+from rollout_fsm.models.faults import NetworkError, refused, shown_url, unreachable
 from rollout_fsm.models.folding import Fold
 from rollout_fsm.models.reading import ENCODINGS, read
+from rollout_fsm.models.wire import Answer
+from rollout_fsm.strict_json import json_bytes
 
 __all__ = ["EndpointModel"]
 
@@ -51,12 +50,12 @@ class EndpointModel(Model):
     timeout: float | None = field(default=600.0, kw_only=True)
     stream: bool = field(default=False, kw_only=True)
     headers: Mapping[str, str] = field(factory=dict, kw_only=True, repr=False)
-    _client: httpx2.AsyncClient | None = field(default=None, init=False, repr=False)
+    _connections: Connections | None = field(default=None, init=False, repr=False)
     _entered: int = field(default=0, init=False, repr=False)
 
     async def __aenter__(self) -> Self:
-        if self._client is None:
-            self._client = new_client(self.timeout)
+        if self._connections is None:
+            self._connections = Connections(self.timeout)
         self._entered += 1
         return self
 
@@ -64,10 +63,9 @@ class EndpointModel(Model):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._entered -= 1
-        if self._entered == 0 and self._client is not None:
-            client, self._client = self._client, None
-            with trio.move_on_after(CLOSING, shield=True):
-                await client.aclose()
+        if self._entered == 0 and self._connections is not None:
+            connections, self._connections = self._connections, None
+            connections.close()
 
     def check(self) -> None:
         """Whether the model could be asked, without asking it. Raises `ValueError` naming what to set."""
@@ -105,7 +103,7 @@ class EndpointModel(Model):
         if stream:
             headers["accept"] = "text/event-stream"
         async with self._asked(dialect.path, body, headers) as (answer, url):
-            if answer.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            if (answer.header(b"content-type") or "").lower().startswith("text/event-stream"):
                 fold = Fold(dialect, url, deliver)
                 await read(answer, fold.feed)
                 return await fold.response()
@@ -132,7 +130,7 @@ class EndpointModel(Model):
     @asynccontextmanager
     async def _asked(
         self, path: str, body: Mapping[str, JSON], headers: Mapping[str, str]
-    ) -> AsyncIterator[tuple[httpx2.Response, str]]:
+    ) -> AsyncIterator[tuple[Answer, str]]:
         """An answer with a good status, not read yet. What goes wrong with it until it is left is a
         `ProviderError`."""
         try:
@@ -140,20 +138,19 @@ class EndpointModel(Model):
             own = self._authorization(self._key())
         except ValueError as error:
             raise ProviderError(str(error)) from None
-        sent = httpx2.Headers({**own, "Content-Type": "application/json", "Accept-Encoding": ENCODINGS})
-        sent.update(headers)
-        sent.update(self.headers)
-        content = json.dumps(body).encode()  # ASCII: a lone surrogate is escaped, not refused
+        given = {**own, "Content-Type": "application/json", "Accept-Encoding": ENCODINGS}
+        sent = {name.lower(): (name, value) for said in (given, headers, self.headers) for name, value in said.items()}
+        content = json_bytes(body)
         doing = "asking"
-        async with self._opened() as client:
+        async with self._opened() as connections:
             try:
-                async with client.stream("POST", url, headers=sent, content=content) as answer:
+                async with connections.asked(url, sent, content) as answer:
                     doing = "reading the answer of"
-                    if not 200 <= answer.status_code < 300:
+                    if not 200 <= answer.status < 300:
                         said = await complaint_of(answer)
-                        raise refused(answer.status_code, said, url=url, location=answer.headers.get("location"))
+                        raise refused(answer.status, said, url=url, location=answer.header(b"location"))
                     yield answer, url
-            except (httpx2.RequestError, httpx2.InvalidURL, httpx2.StreamError) as error:
+            except NetworkError as error:
                 raise unreachable(error, doing=doing, url=url, timeout=self.timeout) from error
 
     def _given(self) -> str:
@@ -191,12 +188,15 @@ class EndpointModel(Model):
         return key
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[httpx2.AsyncClient]:
-        if self._client is not None:
-            yield self._client
+    async def _opened(self) -> AsyncIterator[Connections]:
+        if self._connections is not None:
+            yield self._connections
             return
-        async with new_client(self.timeout) as client:
-            yield client
+        connections = Connections(self.timeout)
+        try:
+            yield connections
+        finally:
+            connections.close()
 
 
 def _passed_on(request: Request, dialect: Dialect) -> Mapping[str, str]:

@@ -44,25 +44,24 @@ class EventStream:
             self._after_return = False
         if text.endswith("\r"):
             self._after_return = True
-        *lines, rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        for line in lines:
-            self._line.append(line)
-            whole = "".join(self._line)
-            self._line.clear()
-            yield from self._take(whole)
-        if rest:
-            self._line.append(rest)
-
-    def _take(self, line: str) -> Iterator[Event]:
-        if not line:
-            if self._data or self._name:
-                yield Event(name=self._name, data="\n".join(self._data))
-            self._name = ""
-            self._data = []
+        first, *others = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self._line.append(first)
+        if not others:
             return
+        rest = others.pop()
+        lines = ("".join(self._line), *others)
+        self._line = [rest]
+        for line in lines:
+            if line:
+                self._field(line)
+            elif self._data or self._name:
+                yield Event(name=self._name, data="\n".join(self._data))
+                self._name, self._data = "", []
+
+    def _field(self, line: str) -> None:
+        """Take a line of an event; comments and fields that are not needed are left out."""
         name, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if name == "event":
-            self._name = value
-        elif name == "data":
-            self._data.append(value)
+        if name == "data":
+            self._data.append(value.removeprefix(" "))
+        elif name == "event":
+            self._name = value.removeprefix(" ")

@@ -9,14 +9,30 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-import httpx2
 from attrs import frozen
 
 from rollout_fsm.errors import OverlongPromptError, ProviderError, leaves
 from rollout_fsm.messages import JSON
 from rollout_fsm.models.overlong import is_overlong
 
-__all__ = ["Complaint", "capped", "complained", "complaint_in", "odd_answer", "refused", "shown_url", "unreachable"]
+__all__ = [
+    "BrokenError",
+    "Complaint",
+    "ConnectError",
+    "ConnectTimeoutError",
+    "EncodingError",
+    "HeaderError",
+    "NetworkError",
+    "SilentError",
+    "UrlError",
+    "capped",
+    "complained",
+    "complaint_in",
+    "odd_answer",
+    "refused",
+    "shown_url",
+    "unreachable",
+]
 
 SHOWN = 2_000
 """How many characters of what a provider said are kept."""
@@ -55,6 +71,38 @@ _NUMBERS: Mapping[str, int] = {
 
 _DEPTH = 4
 _STATUS = re.compile(r"[45][0-9][0-9]")
+
+
+class NetworkError(Exception):
+    """What kept a request from being asked, or its answer from being read."""
+
+
+class UrlError(NetworkError):
+    """There is nobody to be asked at such a URL."""
+
+
+class HeaderError(NetworkError):
+    """A header holds what HTTP does not allow."""
+
+
+class ConnectError(NetworkError):
+    """No connection came about."""
+
+
+class ConnectTimeoutError(NetworkError):
+    """No connection came about in time."""
+
+
+class SilentError(NetworkError):
+    """No byte came or went for too long."""
+
+
+class EncodingError(NetworkError):
+    """The body cannot be taken apart."""
+
+
+class BrokenError(NetworkError):
+    """The connection broke, or what came over it is no HTTP."""
 
 
 @frozen(kw_only=True)
@@ -126,26 +174,26 @@ def odd_answer(what: str, *, url: str, complaint: Complaint | None = None, body:
     return ProviderError(f"{shown_url(url)}: {what}{first}")
 
 
-def unreachable(error: Exception, *, doing: str, url: str, timeout: float | None) -> ProviderError:
+def unreachable(error: NetworkError, *, doing: str, url: str, timeout: float | None) -> ProviderError:
     """A fault between here and the provider: no route, refused, reset, broken off, or silent for too long."""
     where = shown_url(url)
     match error:
-        case httpx2.ConnectTimeout():
+        case ConnectTimeoutError():
             return ProviderError(f"connecting to {where} timed out: is it running, and can it be reached from here?")
-        case httpx2.TimeoutException():
+        case SilentError():
             return ProviderError(
                 f"{doing} {where} timed out: no byte came or went for {timeout:g} s (`timeout` of the model); "
                 "raise it, or stream the answers"
             )
-        case httpx2.ConnectError():
+        case ConnectError():
             return ProviderError(
                 f"cannot connect to {where}: {_root(error)}; check the base URL and that it is running"
             )
-        case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
+        case UrlError():
             return ProviderError(f"cannot ask {where}: {_root(error)}; check the base URL")
-        case httpx2.LocalProtocolError():  # its own words quote the header, which may be the key
+        case HeaderError():
             return ProviderError(f"cannot ask {where}: a header holds what HTTP does not allow; check `headers`")
-        case httpx2.DecodingError():
+        case EncodingError():
             return ProviderError(f"{doing} {where} failed: its content encoding is broken: {_root(error)}")
     return ProviderError(f"{doing} {where} failed: the connection broke: {_root(error)}; is the server still alive?")
 

@@ -73,7 +73,17 @@ class Fold:
             raise odd_answer("the stream holds a chunk that is no JSON object", url=self._url, body=data.encode())
         if complaint := complaint_in(chunk):
             raise odd_answer("the stream reports an error", url=self._url, complaint=complaint)
-        await self._pass_on(self._native(event.name, chunk), data)
+        native = self._native(event.name, chunk)
+        self._chunks += 1
+        self._chose = self._chose or bool(native.name or chunk.get("choices"))
+        try:
+            delta = self._assembler.add(native)
+        except DialectError as error:
+            raise self._no_answer(error, data.encode()) from None
+        if self._deliver is not None:
+            await self._deliver(delta)
+        if native.name and self._assembler.finished:  # of chat, the usage may still follow
+            self._said_done = True
 
     def _native(self, name: str, data: Mapping[str, JSON]) -> NativeEvent:
         """The event as its dialect knows it: chat's have no name, and the others say theirs in their data, too."""
@@ -82,18 +92,6 @@ class Fold:
         elif not name:
             name = str(data.get("type", ""))
         return NativeEvent(dialect=self._dialect.name, data=data, name=name)
-
-    async def _pass_on(self, event: NativeEvent, data: str) -> None:
-        self._chunks += 1
-        self._chose = self._chose or bool(event.name or event.data.get("choices"))
-        try:
-            delta = self._assembler.add(event)
-        except DialectError as error:
-            raise self._no_answer(error, data.encode()) from None
-        if self._deliver is not None:
-            await self._deliver(delta)
-        if event.name and self._assembler.finished:  # of chat, the usage may still follow
-            self._said_done = True
 
     def _no_answer(self, error: DialectError, body: bytes | None = None) -> ProviderError:
         return odd_answer(f"the stream holds no {NOUNS[self._dialect.name]}: {error}", url=self._url, body=body)

@@ -49,7 +49,10 @@ ACTIVE: Mapping[str, Phase] = MappingProxyType(
 )
 """The activities of active states, under the names that the states declare."""
 
-SHIELDED: Mapping[str, Callable[[World], Awaitable[None]]] = MappingProxyType({"close": close, "release": release})
-"""The activities of shielded states; each has one outcome, the only trigger that its state takes (L76)."""
+SHIELDED: Mapping[str, Callable[[World], Callable[[], Awaitable[None]] | None]] = MappingProxyType(
+    {"close": close, "release": release}
+)
+"""The activities of shielded states, as the work that there is to be shielded, None where there is none. Each has one
+outcome, the only trigger that its state takes (L76)."""
 
 __all__ = ["ACTIVE", "SHIELDED", "Phase", "take_over"]

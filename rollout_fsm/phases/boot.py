@@ -1,9 +1,7 @@
 """`booting`: the runtime is started, or a borrowed one is taken over (L2, L8)."""
 
-from functools import partial
-
 from rollout_fsm.errors import HarnessError, ProviderError, SandboxError
-from rollout_fsm.foreign import call
+from rollout_fsm.foreign import call, is_overridden
 from rollout_fsm.outcome import Outcome
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.world import World
@@ -33,7 +31,8 @@ async def boot(world: World) -> Outcome:
         await call(runtime.start)
         await world.proceed()
         world.calling(SandboxError, "preparing the runtime for setup")
-        await call(runtime.prepare_setup)
+        if is_overridden(runtime.prepare_setup, Runtime.prepare_setup):
+            await call(runtime.prepare_setup)
     kind = type(world.runtime).__name__
     world.trace.agent.runtime = {"type": "subprocess", "id": called, "borrowed": plan.borrowed is not None}
     harness = world.trace.agent.config.get("harness")
@@ -58,12 +57,11 @@ def _restrict(world: World, runtime: Runtime) -> None:
 def take_over(world: World, runtime: Runtime) -> None:
     """Hold a runtime that was set up and used by another process, as if it had been started here. Raises nothing: the
     runtime is not asked for its name."""
-    plan = world.plan
     world.runtime = runtime
     world.calling(SandboxError, "taking the runtime over")
     _hold(world, runtime, world.trace.id)
     world.calling(HarnessError, "taking the runtime over")
-    world.hold("cleanup", f"harness {plan.harness_name!r}", partial(call, plan.harness.cleanup, world.trace, runtime))
+    world.hold_cleanup(runtime)
 
 
 def _hold(world: World, runtime: Runtime, called: str) -> None:

@@ -1,9 +1,13 @@
 """`closing`: harness session, tool servers and interception slot go down, newest first; a failure is a warning (L50,
 L51)."""
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+
 from rollout_fsm.world import World
 
 
-async def close(world: World) -> None:
-    """Close the exchange. Shielded by the driver; each step has its own bound (L71)."""
-    await world.holdings.release("close")
+def close(world: World) -> Callable[[], Awaitable[None]] | None:
+    """What closes the exchange; None if there is nothing to close. Each step has its own bound (L71)."""
+    holdings = world.holdings
+    return partial(holdings.release, "close") if any(held.kind == "close" for held in holdings.held) else None

@@ -1,16 +1,19 @@
 """`setup`: everything up to the opened harness session, under one deadline, in the order of L5."""
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from rollout_fsm.attempt import strikeable
 from rollout_fsm.errors import HarnessError, InterceptionError, SandboxError, TaskError, ToolsetError
-from rollout_fsm.foreign import call
-from rollout_fsm.harness import Exchange, HarnessSession
+from rollout_fsm.foreign import call, is_overridden
+from rollout_fsm.harness import Exchange, Harness, HarnessSession
 from rollout_fsm.held_open import SessionHolds
-from rollout_fsm.holdings import Held
+from rollout_fsm.holdings import Held, Holdings
 from rollout_fsm.outcome import Outcome
-from rollout_fsm.runtime import Route
+from rollout_fsm.plan import NoGatewaySlot
+from rollout_fsm.runtime import Route, Runtime
 from rollout_fsm.session import Session
+from rollout_fsm.task import Task
 from rollout_fsm.toolset import RolloutContext, Toolset
 from rollout_fsm.world import World
 
@@ -21,13 +24,15 @@ async def setup(world: World) -> Outcome:
     """Prepare the world for the exchange. What begins is registered for release in the same step (L8)."""
     plan, trace, runtime = world.plan, world.trace, world.require_runtime()
     world.calling(TaskError, "task setup", f"{SHARED}; harness setup had not started")
-    await strikeable(call, plan.task.setup, trace, runtime)
-    await world.proceed()
+    if is_overridden(plan.task.setup, Task.setup):
+        await strikeable(call, plan.task.setup, trace, runtime)
+        await world.proceed()
 
     world.calling(HarnessError, "harness setup", SHARED)
-    world.hold("cleanup", f"harness {plan.harness_name!r}", partial(call, plan.harness.cleanup, trace, runtime))
-    await strikeable(call, plan.harness.setup, runtime)
-    await world.proceed()
+    world.hold_cleanup(runtime)
+    if is_overridden(plan.harness.setup, Harness.setup):
+        await strikeable(call, plan.harness.setup, runtime)
+        await world.proceed()
 
     world.calling(TaskError, "naming the task's tool servers", SHARED)
     own = list(plan.task.toolsets())
@@ -40,14 +45,13 @@ async def setup(world: World) -> Outcome:
     slot = plan.services.open_slot(session, model_name=plan.model_name)
     state = plan.services.open_state(slot, trace)
 
-    holds = SessionHolds(plan.services.hosting)
 
     async def close_slot() -> None:
         slot.close()
         state.close()
-        holds.seal()
 
-    world.hold("close", "interception slot", close_slot)
+    if not isinstance(slot, NoGatewaySlot):
+        world.hold("close", "interception slot", close_slot)
 
     routes = [Route(slot.url, slot.answer)] if slot.url else []
     here: dict[str, str] = {}
@@ -71,8 +75,9 @@ async def setup(world: World) -> Outcome:
         world.tool_urls[name] = _reachable(world, f"tool server {name!r}", url)
 
     world.calling(SandboxError, "applying the network policy", SHARED)
-    await call(runtime.prepare_execution, routes)
-    await world.proceed()
+    if is_overridden(runtime.prepare_execution, Runtime.prepare_execution):
+        await call(runtime.prepare_execution, routes)
+        await world.proceed()
     if not isinstance(restricted := runtime.restricted, bool):
         raise TypeError(f"restricted of the runtime is of type {type(restricted).__name__}; it is a bool")
     session.restricted = restricted
@@ -83,7 +88,8 @@ async def setup(world: World) -> Outcome:
     endpoint = _reachable(world, "the gateway", slot.url) if slot.url else ""
     world.calling(HarnessError, "opening the harness session", SHARED)
     agent = world.agent
-    holds.on_first = partial(_leave_after_session, world, holds, len(world.holdings.held))
+    holds = SessionHolds(plan.services.hosting, lambda: session.gate is None or session.gate.concluded)
+    holds.on_first = partial(_leave_after_session, world.holdings, len(world.holdings.held), plan.bounds.close)
     exchange = Exchange(
         prompt=world.opening,
         system_prompt=plan.task.system_prompt,
@@ -101,26 +107,16 @@ async def setup(world: World) -> Outcome:
     if not isinstance(harness_session, HarnessSession):
         raise TypeError(f"open_session returned {type(harness_session).__name__}; it returns a HarnessSession")
     world.harness_session = harness_session
-    world.hold("close", "harness session", partial(_close, harness_session, holds))
+    if is_overridden(harness_session.close, HarnessSession.close):
+        world.hold("close", "harness session", partial(call, harness_session.close))
     return Outcome(trigger="ready")
 
 
-async def _close(session: HarnessSession, holds: SessionHolds) -> None:
-    holds.seal()
-    await call(session.close)
-
-
-def _leave_after_session(world: World, holds: SessionHolds, place: int) -> None:
+def _leave_after_session(holdings: Holdings, place: int, bound: float, leave: Callable[[], Awaitable[None]]) -> None:
     """Have what the session holds open left when the session is closed, which is registered above this place."""
-    held = Held(
-        kind="close",
-        name="things that the harness session held open",
-        undo=holds.close,
-        boundary=HarnessError,
-        setting="close",
-        bound=world.plan.bounds.close,
-    )
-    world.holdings.held.insert(place, held)
+    name = "things that the harness session held open"
+    held = Held(kind="close", name=name, undo=leave, boundary=HarnessError, setting="close", bound=bound)
+    holdings.held.insert(place, held)
 
 
 async def _serve(world: World, name: str, toolset: Toolset, context: RolloutContext) -> str:

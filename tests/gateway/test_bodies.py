@@ -14,6 +14,7 @@ from rollout_fsm.gateway.bodies import MANY_VALUES, THREADS, Reader
 from rollout_fsm.gateway.connection import Head
 from rollout_fsm.gateway.dialects.chat import ChatDialect
 from rollout_fsm.gateway.dialects.dialect import DialectError
+from rollout_fsm.gateway.dialects.recall import Recall, afresh
 from rollout_fsm.messages import JSON, Request
 
 from .raw import connected, post
@@ -32,12 +33,12 @@ class Watched(ChatDialect):
     release: threading.Event = field(factory=threading.Event)
     threads: list[str] = field(factory=list)
 
-    def parse_request(self, body: Mapping[str, JSON]) -> Request:
+    def parse_request(self, body: Mapping[str, JSON], recall: Recall = afresh) -> Request:
         self.threads.append(threading.current_thread().name)
         self.begun.release()
         if threading.current_thread() is not threading.main_thread():
             self.release.wait()
-        return super().parse_request(body)
+        return super().parse_request(body, recall)
 
 
 def body(values: int) -> bytearray:

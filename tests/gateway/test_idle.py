@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
-import h11
 import pytest
 import trio
 from attrs import frozen
 
 from rollout_fsm.gateway.connection import CHUNKS_AT_ONCE, FREE_CHUNKS, IDLE, Call, Connection, Head
+from rollout_fsm.gateway.incoming import Event, Incoming
 from rollout_fsm.gateway.outgoing import Outgoing
 from rollout_fsm.gateway.reply import Reply
 from rollout_fsm.gateway.shutdown import Shutdown
@@ -81,19 +81,19 @@ async def test_others_go_on_while_many_chunks_are_read(monkeypatch: pytest.Monke
     """Counted in chunks that are taken without a pause for others."""
     pauses: list[int] = []
     taken = 0
-    next_event = h11.Connection.next_event
+    next_event = Incoming.next
 
-    def counted(connection: h11.Connection) -> object:
+    def counted(incoming: Incoming) -> Event | None:
         nonlocal taken
         taken += 1
-        return next_event(connection)
+        return next_event(incoming)
 
     async def look() -> None:
         while True:
             pauses.append(taken)
             await trio.lowlevel.checkpoint()
 
-    monkeypatch.setattr(h11.Connection, "next_event", counted)
+    monkeypatch.setattr(Incoming, "next", counted)
     async with trio.open_nursery() as nursery, client_of(Echo()) as client:
         nursery.start_soon(look)
         chunks = b"1\r\nx\r\n" * FREE_CHUNKS

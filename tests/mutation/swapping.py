@@ -23,7 +23,7 @@ def machine(declaration: Declaration) -> Iterator[None]:
     with ExitStack() as stack:
         stack.callback(_forget)
         for module, name, value in (
-            (compiled, "load_machine", lambda: declaration),
+            (compiled, "shipped", lambda: declaration),
             (compiled, "GUARDS", {**GUARDS, **FLIPPED}),
             (expectations, "MACHINE", declaration),
             (expectations, "DECLARED", {row.sets for row in declaration.rows} - {None, GIVEN}),

@@ -8,6 +8,7 @@ but for what was rewritten between; in another dialect it is written from what `
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from rollout_fsm.gateway.dialects.recall import Recall, afresh
 from rollout_fsm.messages import JSON, Delta, NativeEvent, Request, Response, Sampling
 
 
@@ -71,8 +72,9 @@ class Dialect(Protocol):
         """Where requests are posted to, below the base URL's `/v1`: `/chat/completions`."""
         ...
 
-    def parse_request(self, body: Mapping[str, JSON]) -> Request:
-        """A request, with the body as its `native`. Raises `DialectError`."""
+    def parse_request(self, body: Mapping[str, JSON], recall: Recall = afresh) -> Request:
+        """A request, with the body as its `native`, its messages read where they are not recalled. Raises
+        `DialectError`."""
         ...
 
     def wants_stream(self, body: Mapping[str, JSON]) -> bool:

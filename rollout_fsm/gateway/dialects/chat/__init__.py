@@ -9,6 +9,7 @@ from rollout_fsm.gateway.dialects.chat.assembling import ChatAssembler
 from rollout_fsm.gateway.dialects.chat.messages import parse_message, render_message
 from rollout_fsm.gateway.dialects.chat.rendering import ChatRenderer
 from rollout_fsm.gateway.dialects.errors import openai_error
+from rollout_fsm.gateway.dialects.recall import Recall, afresh
 from rollout_fsm.messages import JSON, Request, Response, Sampling
 
 __all__ = ["CHAT", "ChatDialect", "parse_message", "render_message"]
@@ -31,9 +32,9 @@ class ChatDialect:
         """Where requests are posted to."""
         return "/chat/completions"
 
-    def parse_request(self, body: Mapping[str, JSON]) -> Request:
+    def parse_request(self, body: Mapping[str, JSON], recall: Recall = afresh) -> Request:
         """A request, with the body as its `native`."""
-        return requests.parse_request(body)
+        return requests.parse_request(body, recall)
 
     def wants_stream(self, body: Mapping[str, JSON]) -> bool:
         """Whether the answer is to come as a stream."""

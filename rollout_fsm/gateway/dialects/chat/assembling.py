@@ -66,22 +66,23 @@ class ChatAssembler:
         return parse_response({**self._top, "object": "chat.completion", "choices": [choice]})
 
     def _take(self, event: NativeEvent, choice: Mapping[str, JSON], where: str) -> Delta:
-        said = as_object(choice.get("delta") or {}, f"{where}.delta", "an object")
-        content = get_string(said, "content", f"{where}.delta")
-        reasoning = reasoning_of(said, f"{where}.delta")
-        get_string(said, "refusal", f"{where}.delta")
+        inner = f"{where}.delta"
+        said = as_object(choice.get("delta") or {}, inner, "an object")
+        content = get_string(said, "content", inner)
+        reasoning = reasoning_of(said, inner)
+        get_string(said, "refusal", inner)
         grow(self._message, {name: value for name, value in said.items() if name != "tool_calls"})
         grow(self._choice, {name: value for name, value in choice.items() if name not in ("delta", "index")})
         self._finished = self._finished or choice.get("finish_reason") is not None
         named: dict[int, str] = {}
-        pieces = [
-            self._call(raw, f"{where}.delta.tool_calls[{place}]", place, named)
-            for place, raw in enumerate(get_list(said, "tool_calls", f"{where}.delta", "a list"))
-        ]
+        pieces = tuple(
+            self._call(raw, f"{inner}.tool_calls[{place}]", place, named)
+            for place, raw in enumerate(get_list(said, "tool_calls", inner, "a list"))
+        )
         return Delta(
             content=content or "",
             reasoning=reasoning or "",
-            tool_calls=tuple(pieces),
+            tool_calls=pieces,
             native=_with_ids(event, named) if named else event,
         )
 

@@ -1,6 +1,7 @@
 """Requests of the chat format."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Literal
 
 from rollout_fsm.gateway.dialects import settings
@@ -17,6 +18,7 @@ from rollout_fsm.gateway.dialects.fields import (
     require_whole,
     wrong,
 )
+from rollout_fsm.gateway.dialects.recall import Recall, afresh
 from rollout_fsm.gateway.dialects.settings import Setting, Spelling
 from rollout_fsm.gateway.dialects.translation import carried
 from rollout_fsm.messages import (
@@ -35,6 +37,7 @@ LimitField = Literal["max_tokens", "max_completion_tokens"]
 _NAMED = frozenset({"model", "messages", "tools", "n", "stream", "stream_options", "functions", "function_call"})
 
 
+@cache
 def spelling(limit_field: LimitField) -> Spelling:
     """The settings; the token limit has two names, of which an endpoint may know only one."""
     limits = (("max_completion_tokens",), ("max_tokens",))
@@ -52,7 +55,7 @@ def spelling(limit_field: LimitField) -> Spelling:
     )
 
 
-def parse_request(body: Mapping[str, JSON]) -> Request:
+def parse_request(body: Mapping[str, JSON], recall: Recall = afresh) -> Request:
     """A request. Raises `DialectError`, also for `n` above 1 and for the legacy `functions`: neither can be carried."""
     require_whole(body, "the request body")
     if body.get("n") not in (None, 1):
@@ -63,7 +66,7 @@ def parse_request(body: Mapping[str, JSON]) -> Request:
     given = as_list(body.get("messages", MISSING), "messages", "a list with at least one message")
     if not given:
         raise wrong("messages", given, "a list with at least one message")
-    messages = tuple(read_message(raw, f"messages[{place}]") for place, raw in enumerate(given))
+    messages = recall(given, lambda place: read_message(given[place], f"messages[{place}]"))
     tools = [_tool(raw, f"tools[{place}]") for place, raw in enumerate(get_list(body, "tools", "", "a list of tools"))]
     return Request(
         messages=messages,

@@ -9,6 +9,7 @@ from rollout_fsm.gateway.dialects.messages import answers, requests
 from rollout_fsm.gateway.dialects.messages.assembling import MessagesAssembler
 from rollout_fsm.gateway.dialects.messages.blocks import NAME
 from rollout_fsm.gateway.dialects.messages.rendering import MessagesRenderer
+from rollout_fsm.gateway.dialects.recall import Recall, afresh
 from rollout_fsm.messages import JSON, Request, Response, Sampling
 
 __all__ = ["MESSAGES", "MessagesDialect"]
@@ -28,9 +29,9 @@ class MessagesDialect:
         """Where requests are posted to."""
         return "/messages"
 
-    def parse_request(self, body: Mapping[str, JSON]) -> Request:
+    def parse_request(self, body: Mapping[str, JSON], recall: Recall = afresh) -> Request:
         """A request, with the body as its `native`."""
-        return requests.parse_request(body)
+        return requests.parse_request(body, recall)
 
     def wants_stream(self, body: Mapping[str, JSON]) -> bool:
         """Whether the answer is to come as a stream."""

@@ -31,6 +31,7 @@ from rollout_fsm.gateway.dialects.messages.blocks import (
     render_reply,
     render_result,
 )
+from rollout_fsm.gateway.dialects.recall import Recall, afresh
 from rollout_fsm.gateway.dialects.settings import Setting, Spelling
 from rollout_fsm.gateway.dialects.translation import carried
 from rollout_fsm.messages import (
@@ -62,11 +63,12 @@ SPELLING = Spelling(
 )
 
 
-def parse_request(body: Mapping[str, JSON]) -> Request:
+def parse_request(body: Mapping[str, JSON], recall: Recall = afresh) -> Request:
     """A request. `max_tokens` may be missing, for requests to count tokens have none. Raises `DialectError`."""
     require_whole(body, "the request body")
     _refuse_thread(body)
-    messages = tuple(_read(place) for place in _places(body))
+    places = list(_places(body))
+    messages = recall([[place.role, place.content] for place in places], lambda at: _read(places[at]))
     tools = [_tool(raw, f"tools[{place}]") for place, raw in enumerate(get_list(body, "tools", "", "a list of tools"))]
     return Request(
         messages=messages,

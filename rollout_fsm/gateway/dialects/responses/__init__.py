@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from rollout_fsm.gateway.dialects.errors import openai_error
+from rollout_fsm.gateway.dialects.recall import Recall, afresh
 from rollout_fsm.gateway.dialects.responses import answers, requests
 from rollout_fsm.gateway.dialects.responses.assembling import ResponsesAssembler
 from rollout_fsm.gateway.dialects.responses.content import NAME
@@ -28,9 +29,9 @@ class ResponsesDialect:
         """Where requests are posted to."""
         return "/responses"
 
-    def parse_request(self, body: Mapping[str, JSON]) -> Request:
+    def parse_request(self, body: Mapping[str, JSON], recall: Recall = afresh) -> Request:
         """A request, with the body as its `native`."""
-        return requests.parse_request(body)
+        return requests.parse_request(body, recall)
 
     def wants_stream(self, body: Mapping[str, JSON]) -> bool:
         """Whether the answer is to come as a stream."""

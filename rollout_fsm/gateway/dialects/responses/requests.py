@@ -1,7 +1,8 @@
 """Requests of OpenAI's Responses. What the provider would have to remember is refused: the gateway keeps nothing."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from rollout_fsm.gateway.dialects import settings
 from rollout_fsm.gateway.dialects.content import rewritten, rewritten_content
@@ -17,6 +18,7 @@ from rollout_fsm.gateway.dialects.fields import (
     require_whole,
     wrong,
 )
+from rollout_fsm.gateway.dialects.recall import Recall, afresh
 from rollout_fsm.gateway.dialects.responses.content import NAME, render_part
 from rollout_fsm.gateway.dialects.responses.items import (
     Group,
@@ -63,15 +65,14 @@ SPELLING = Spelling(
 )
 
 
-def parse_request(body: Mapping[str, JSON]) -> Request:
+def parse_request(body: Mapping[str, JSON], recall: Recall = afresh) -> Request:
     """A request. Raises `DialectError`, also for what refers to a conversation that is not in it."""
     require_whole(body, "the request body")
     for field, instead in STATEFUL.items():
         if body.get(field):
             raise DialectError(f"{field}: this gateway keeps nothing between requests: {instead}", param=field)
-    instructions = get_string(body, "instructions")
-    opening: tuple[Message, ...] = (SystemMessage(instructions),) if instructions else ()
-    messages = (*opening, *_conversation(body))
+    made_of, readers = zip(*_conversation(body), strict=True)
+    messages = recall(made_of, lambda at: readers[at]())
     tools = _tools(get_list(body, "tools", "", "a list of tools"), "tools")
     return Request(
         messages=messages,
@@ -88,14 +89,19 @@ def wants_stream(body: Mapping[str, JSON]) -> bool:
     return bool(get_flag(body, "stream"))
 
 
-def _conversation(body: Mapping[str, JSON]) -> list[Message]:
+def _conversation(body: Mapping[str, JSON]) -> Iterator[tuple[JSON, Callable[[], Message]]]:
+    """What each message is made from, and what makes it. Raises `DialectError`."""
+    if instructions := get_string(body, "instructions"):
+        yield ["instructions", instructions], partial(SystemMessage, instructions)
     given = body.get("input", MISSING)
     if isinstance(given, str):
-        return [UserMessage(given)]
+        yield ["input", given], partial(UserMessage, given)
+        return
     items = as_list(given, "input", "a string, or a list with at least one item")
     if not items:
         raise wrong("input", items, "a string, or a list with at least one item")
-    return [read_group(group, "input") for group in grouped(items, "input")]
+    for group in grouped(items, "input"):
+        yield [group.role, *map(dict, group.items)], partial(read_group, group, "input")
 
 
 # Rewriting

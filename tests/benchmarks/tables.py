@@ -1,0 +1,68 @@
+"""Figures as a table of Markdown, which is to be read in a terminal as well."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from tests.benchmarks.instructions import Counted
+from tests.benchmarks.sampling import Found
+
+
+def figure(value: float | None) -> str:
+    """Three digits that count, at least those before the point."""
+    if value is None:
+        return ""
+    if value == 0:
+        return "0"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{digits}f}"
+
+
+def times(value: float | None) -> str:
+    """How many times better."""
+    return "" if value is None else f"{figure(value)}×"
+
+
+def figures_table(found: Iterable[Found], *, peer: bool) -> str:
+    """All figures; with the peer's beside them, the ratio, and the mark where there is one."""
+    rows = [[one.about, one.measure.unit, figure(one.here)] for one in found]
+    if not peer:
+        return table(["work", "unit", "here"], rows)
+    for row, one in zip(rows, found, strict=True):
+        mark = one.measure.mark
+        row += figure(one.there), times(one.ratio), "" if mark is None else f"≥ {mark:g}×"
+    return table(["work", "unit", "here", "peer", "times better", "mark"], rows)
+
+
+def counts_table(found: Sequence[Counted], *, peer: bool) -> str:
+    """Instructions beside those that were kept and, with a peer, beside its own."""
+    rows = [
+        [
+            one.about,
+            "instructions",
+            f"{one.ours:,}",
+            "" if one.kept is None else f"{one.kept:,}",
+            "" if one.change is None else f"{one.change:+.1f} %",
+        ]
+        for one in found
+    ]
+    head = ["work", "unit", "here", "kept", "change"]
+    if not peer:
+        return table(head, rows)
+    for row, one in zip(rows, found, strict=True):
+        row += ("", "") if one.peer is None else (f"{one.peer:,}", times(one.peer / one.ours))
+    return table([*head, "peer", "times better"], rows)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose first two columns are words and the others figures."""
+    lines = [list(head), *map(list, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    told = [
+        " | ".join(
+            cell.ljust(width) if at < 2 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    ]
+    rule = "|".join("-" * (width + 2) if at < 2 else f"{'-' * (width + 1)}:" for at, width in enumerate(widths))
+    return "\n".join((f"| {told[0]} |", f"|{rule}|", *(f"| {line} |" for line in told[1:])))
