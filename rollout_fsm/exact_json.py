@@ -35,6 +35,8 @@ _NAMES: Mapping[type, str] = {
     type(None): "null",
 }
 _FREE = (JSON, ForwardRef(str(JSON)))
+_ITS_OWN = frozenset((str, bool, int, type(None)))
+"""What is JSON as it is."""
 _SHOWN = 60
 _BITS = 1_000
 """Of a whole number that still has a float near it."""
@@ -157,8 +159,8 @@ _Path: TypeAlias = "tuple[_Path | None, str | int]"
 
 
 def _plain(value: object, path: "_Path | None", depth: int, faults: list[str]) -> JSON:
-    if value is None or isinstance(value, str | bool | int):
-        return value
+    if type(value) in _ITS_OWN or isinstance(value, str | int):
+        return value  # type: ignore[return-value]
     if depth > MAX_DEPTH:
         faults.append(f"{_where(path)}: nested deeper than {MAX_DEPTH} levels")
     elif isinstance(value, float):

@@ -112,7 +112,9 @@ class Overdue:
 
     def lift(self, scope: trio.CancelScope) -> None:
         """What is going on is under no bound any more."""
-        self._bind(self.watched[scope], math.inf)
+        watched = self.watched[scope]
+        if watched.left is not None or scope.deadline != math.inf:
+            self._bind(watched, math.inf)
 
     def left(self, scope: trio.CancelScope) -> float:
         """Seconds that are left of something that is going on; never below zero."""

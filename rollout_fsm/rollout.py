@@ -311,6 +311,8 @@ class Rollout:
 
     async def _abort(self) -> None:
         """Cancel, and see it through whatever strikes meanwhile (L70)."""
+        if self.is_final:  # the call that was cut off has seen to it
+            return
         if self._settled is not None:
             self._ask_to_cancel()  # at once: the child that waits starts a tick later, when one more phase could begin
         raised = await shielded(self.cancel, name=f"aborting {self.trace.id}")
@@ -377,12 +379,14 @@ class Rollout:
         if self._cancelled():
             return Outcome(trigger="cancel")
         world, phase, bound = self._world, ACTIVE[state.activity or ""], state.bound or ""
+        if (done := phase.idle(world)) is not None:
+            return done
         ran = await run_activity(world, phase, bound, self._let_cancel)
         self._struck += interrupts(ran.came.error)
         remains: list[Failure] = []
         cancelled = self._cancelled()
-        if phase.leave is not None and (cancelled or not ran.ended_by_itself):
-            remains = await self._leave(phase.leave)
+        if (cancelled or not ran.ended_by_itself) and (leave := phase.leave(world)) is not None:
+            remains = await self._leave(leave)
             cancelled = self._cancelled()
         verdict = judge(
             cancelled=cancelled,
@@ -406,12 +410,12 @@ class Rollout:
         (trigger,) = self._machine.legal[state.name]
         return Outcome(trigger=trigger)
 
-    async def _leave(self, leave: Callable[[World], Awaitable[Failure | None]]) -> list[Failure]:
+    async def _leave(self, leave: Callable[[], Awaitable[Failure | None]]) -> list[Failure]:
         """Stop what an activity left behind, shielded like a release (L13)."""
         remains: list[Failure] = []
 
         async def work() -> None:
-            if (found := await leave(self._world)) is not None:
+            if (found := await leave()) is not None:
                 remains.append(found)
 
         self._met(await shielded(work, name=f"leaving early {self.trace.id}"))

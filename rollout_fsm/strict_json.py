@@ -21,6 +21,8 @@ Writable: TypeAlias = "JSON | Mapping[str, JSON]"
 MAX_DEPTH = 100
 """How deep foreign JSON may nest; what the engine writes may nest deeper, since it wraps this."""
 
+_NESTING = (dict, list)
+
 _read = msgspec.json.Decoder().decode
 _write = msgspec.json.Encoder().encode
 
@@ -92,13 +94,13 @@ def _openings(text: str | bytes | bytearray) -> int:
 
 def _check_depth(value: JSON, max_depth: int) -> None:
     """Level by level, since a value that is too deep would end the stack of who descends into it."""
-    level: list[JSON] = [value]
+    level = [value] if isinstance(value, _NESTING) else []
     for _ in range(max_depth + 1):
         level = [
             inner
             for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
-            if isinstance(inner, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, _NESTING)
         ]
         if not level:
             return

@@ -1,8 +1,9 @@
 """The message graph: what is shared, what is a branch, and where a conversation is found again."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -181,10 +182,10 @@ def test_going_on_with_the_same_objects_asks_for_the_keys_of_the_new_messages_al
     @frozen
     class Counted(UserMessage):
         @property
-        def key(self) -> bytes:
+        def key(self) -> Hashable:
             nonlocal asked
             asked += 1
-            return b"user" + self.text.encode()
+            return "user", self.text
 
     trace = new_trace()
     conversation: tuple[Message, ...] = (Counted("0"),)
@@ -242,7 +243,7 @@ def test_a_conversation_is_found_exactly_as_far_as_some_branch_has_it(
     placed = trace.place(asked)
     assert placed.known == longest_known(trace, asked)
     assert [message.key for message in placed.messages] == [message.key for message in asked]
-    path: list[bytes] = []
+    path: list[Hashable] = []
     at = placed.parent
     while at is not None:
         path.append(trace.nodes[at].message.key)
@@ -339,3 +340,136 @@ def test_every_reply_has_its_own_sequence_whatever_the_endpoint_reads(turns: lis
         for known, tokens in expected.items():
             assert sequence(trace, known) == tokens
     assert trace.num_turns == len(turns)
+
+
+# ---- a conversation that was stored lately is recognised as a whole
+
+
+def forgetful(trace: Trace) -> Trace:
+    """Looks every message up, always."""
+    trace._graph._recent.clear()
+    return trace
+
+
+_rewrites = st.none() | st.sampled_from("abAB")
+_turns = st.fixed_dictionaries(
+    {
+        "goes on from": st.integers(0, 20),
+        "leaves out": st.sampled_from([0, 0, 0, 1, 3]),
+        "says": st.lists(st.tuples(st.sampled_from([UserMessage, UserMessage, AssistantMessage]), _words), max_size=2),
+        "anew": st.booleans(),
+        "rewrites": st.lists(_rewrites, max_size=2),
+        "reply": st.none() | st.sampled_from("xxy"),
+        "read": st.none() | st.lists(st.sampled_from([1, 1, 2]), max_size=6),
+        "wrote": st.lists(st.sampled_from([1, 2]), max_size=2),
+        "waits": st.booleans(),
+        "placed": st.booleans(),
+    }
+)
+
+
+@given(st.lists(_turns, max_size=14))
+def test_what_is_recognised_as_a_whole_stands_where_looking_up_every_message_finds_it(
+    turns: list[dict[str, Any]],
+) -> None:
+    traces = new_trace(), new_trace()
+    conversations = [list[Message]()]
+    waiting: list[tuple[dict[str, Any], list[Message], list[Placement]]] = []
+
+    def commit(told: dict[str, Any], sent: list[Message], placements: list[Placement]) -> None:
+        nodes = []
+        reply = None if told["reply"] is None else AssistantMessage(told["reply"])
+        tokens = None
+        if told["read"] is not None:
+            tokens = Tokens(prompt_ids=tuple(told["read"]), completion_ids=tuple(told["wrote"]))
+        for trace, placed in zip(traces, placements, strict=True):
+            shown, originals = list(placed.messages), dict[int, Message]()
+            for at, text in enumerate(told["rewrites"], placed.known):
+                if text is not None and at < len(shown) and isinstance(shown[at], UserMessage):
+                    originals[at], shown[at] = shown[at], UserMessage(text)
+            placement = placed if told["placed"] or originals else None
+            response = None if reply is None else Response(message=reply, tokens=tokens)
+            messages = tuple(shown) if originals else placed.messages
+            nodes.append(trace.commit(messages, response, originals=originals, placement=placement, time=0.0))
+        assert nodes[0] == nodes[1]
+        conversations.append([*sent, *([] if reply is None else [reply])])
+
+    for told in turns:
+        base = conversations[told["goes on from"] % len(conversations)]
+        sent = [*base[: len(base) - told["leaves out"]], *(kind(text) for kind, text in told["says"])]
+        if told["anew"]:
+            sent = [evolve(message) for message in sent]
+        one, other = traces[0].place(sent), forgetful(traces[1]).place(sent)
+        assert one == other
+        waiting.append((told, sent, [one, other]))
+        while waiting and not told["waits"]:
+            forgetful(traces[1])
+            commit(*waiting.pop(0))
+    assert traces[0].nodes == traces[1].nodes
+
+
+def test_of_a_conversation_that_is_sent_anew_each_time_the_keys_of_the_new_messages_alone_are_asked_for() -> None:
+    trace, asked = new_trace(), list[str]()
+
+    @frozen
+    class Counted(UserMessage):
+        @property
+        def key(self) -> Hashable:
+            asked.append(self.text)
+            return "user", self.text
+
+    said: list[Message] = []
+    for number in range(50):
+        asked.clear()
+        said.append(Counted(f"{number}"))
+        turn(trace, [evolve(message) for message in said], "yes")
+        said.append(AssistantMessage("yes"))
+        assert set(asked) == {f"{number}"}
+
+
+def test_conversations_that_go_on_in_turn_are_each_recognised_after_replies_that_were_alike() -> None:
+    trace, asked = new_trace(), list[str]()
+
+    @frozen
+    class Counted(UserMessage):
+        @property
+        def key(self) -> Hashable:
+            asked.append(self.text)
+            return "user", self.text
+
+    said: list[list[Message]] = [[Counted("ask")], [Counted("ask")]]
+    for number in range(50):
+        for which, conversation in enumerate(said):
+            asked.clear()
+            reply = AssistantMessage("yes")
+            turn(trace, conversation, reply)
+            assert number < 3 or set(asked) == {f"{which} {number}"}
+            conversation += [reply, Counted(f"{which} {number + 1}")]
+    assert sorted(map(len, trace.branches)) == [100, 100]
+
+
+def test_of_conversations_that_are_alike_to_the_end_the_one_that_came_later_is_found_as_well() -> None:
+    trace = new_trace()
+    one, other = AssistantMessage("4"), AssistantMessage("4")
+    turn(trace, [ASK], one)
+    turn(trace, [ASK], other)
+    said, again = AssistantMessage("sure"), AssistantMessage("sure")
+    turn(trace, [ASK, one], said)
+    turn(trace, [ASK, one, said, AssistantMessage("yes")], "first")
+    turn(trace, [ASK, other], again)
+    last = AssistantMessage("yes")
+    node = turn(trace, [ASK, other, again], last)
+    assert trace.place([ASK, other, again, last]).parent == node
+
+
+def test_what_was_stored_elsewhere_while_a_request_was_rewritten_is_found_there() -> None:
+    trace = new_trace()
+    one, other, raw = AssistantMessage("4"), AssistantMessage("4"), UserMessage("my key is 123")
+    turn(trace, [ASK], one)
+    turn(trace, [ASK], other)
+    placed = trace.place([ASK, one, raw])
+    after = turn(trace, [ASK, other, raw], "ok")
+    shown = (ASK, one, UserMessage("my key is ***"))
+    answer = Response(message=AssistantMessage("fine"))
+    trace.commit(shown, answer, originals={2: raw}, placement=placed, time=0.0)
+    assert trace.place([ASK, other, raw, AssistantMessage("ok")]).parent == after

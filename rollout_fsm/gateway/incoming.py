@@ -102,20 +102,18 @@ class Incoming:
         self._headers: list[tuple[bytes, bytes]] = []
 
     def _parse(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            rest = data[upgrade.args[0] :]
-            if self._declined:
-                rest = self._without_upgrade() + rest
-            self._begin()
-            if rest:
-                self._parse(rest)
-        except httptools.HttpParserError as error:
-            if str(error) in _OTHER_VERSION:
-                self._fail(NOT_SUPPORTED, "another version of HTTP")
-            else:
-                self._fail(BAD_REQUEST, str(error))
+        while data:
+            try:
+                self._parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:  # goes on in HTTP/1.1
+                rest = data[upgrade.args[0] :]
+                data = self._without_upgrade() + rest if self._declined else rest
+                self._begin()
+            except httptools.HttpParserError as error:
+                other = str(error) in _OTHER_VERSION
+                self._fail(NOT_SUPPORTED if other else BAD_REQUEST, "another version of HTTP" if other else str(error))
+                return
 
     def _without_upgrade(self) -> bytes:
         """The head of the request once more, without its wish to speak another protocol after it."""

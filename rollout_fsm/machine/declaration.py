@@ -8,7 +8,7 @@ are in an order that the table gives, not their file names, so that diagrams and
 import tomllib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import chain
@@ -74,10 +74,11 @@ class Row:
     reason: str | None = None
     same: bool = field(init=False, eq=False, repr=False, default=Factory(lambda row: row.to == SAME, takes_self=True))
     """Whether the row is an answer instead of a move (L83)."""
-    target: str = field(
-        init=False, eq=False, repr=False, default=Factory(lambda row: row.source if row.same else row.to, takes_self=True)
-    )
+    target: str = field(init=False, eq=False, repr=False, default=Factory(lambda row: row._target(), takes_self=True))
     """The state after this row: `to`, or the source of a `(same)` row."""
+
+    def _target(self) -> str:
+        return self.source if self.same else self.to
 
     def __str__(self) -> str:
         guard = f" [{self.guard}]" if self.guard else ""
@@ -109,7 +110,7 @@ class Declaration:
 
     states: Mapping[str, State] = field(repr=lambda states: f"<{len(states)} states>")
 
-    @property
+    @cached_property
     def initial(self) -> State:
         """The state in which every rollout is born. Raises ValueError unless exactly one state is initial."""
         (state,) = (state for state in self.states.values() if state.initial)

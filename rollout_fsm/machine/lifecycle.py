@@ -166,6 +166,8 @@ class Lifecycle:
     declaration: Declaration
     machine: SealedMachine = field(repr=False)
     legal: Mapping[str, tuple[str, ...]] = field(repr=False)
+    moving: Mapping[str, frozenset[str]] = field(repr=False)
+    """For each state the triggers that can lead out of it."""
 
     def takes(self, state: str, trigger: str) -> bool:
         """Whether the state has a row for the trigger, whatever its guards say."""
@@ -173,7 +175,7 @@ class Lifecycle:
 
     def moves(self, state: str, trigger: str) -> bool:
         """Whether the trigger can lead out of the state: it has a row for it that is more than an answer."""
-        return any(row.trigger == trigger and not row.same for row in self.declaration.states[state].rows)
+        return trigger in self.moving[state]
 
     def fire(self, subject: Subject, trigger: str, facts: Facts) -> Row:
         """Take the first row of the subject's state for this trigger whose guard holds, and return it.
@@ -218,7 +220,13 @@ def compile_machine(declaration: Declaration) -> Lifecycle:
     legal = {
         name: tuple(dict.fromkeys(row.trigger for row in state.rows)) for name, state in declaration.states.items()
     }
-    return Lifecycle(declaration=declaration, machine=SealedMachine(declaration), legal=MappingProxyType(legal))
+    moving = {
+        name: frozenset(row.trigger for row in state.rows if not row.same) for name, state in declaration.states.items()
+    }
+    machine = SealedMachine(declaration)
+    return Lifecycle(
+        declaration=declaration, machine=machine, legal=MappingProxyType(legal), moving=MappingProxyType(moving)
+    )
 
 
 @cache

@@ -8,8 +8,8 @@ back.
 
 import os
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import ClassVar, Self
 
@@ -142,7 +142,7 @@ class EndpointModel(Model):
         sent = {name.lower(): (name, value) for said in (given, headers, self.headers) for name, value in said.items()}
         content = json_bytes(body)
         doing = "asking"
-        async with self._opened() as connections:
+        with self._opened() as connections:
             try:
                 async with connections.asked(url, sent, content) as answer:
                     doing = "reading the answer of"
@@ -187,8 +187,8 @@ class EndpointModel(Model):
             )
         return key
 
-    @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[Connections]:
+    @contextmanager
+    def _opened(self) -> Iterator[Connections]:
         if self._connections is not None:
             yield self._connections
             return

@@ -7,6 +7,7 @@ that could be left open.
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 
 import httptools
 import trio
@@ -74,22 +75,23 @@ class Connection:
         """Send a request, and read the head of its answer."""
         incoming = self._incoming
         incoming.expect()
-        try:
-            with trio.fail_after(self._timeout):
+        with self._patience() as patience:
+            with suppress(trio.BrokenResourceError):  # an endpoint that has had enough may have said why
                 await self._stream.send_all(head + content)
-        except trio.TooSlowError:
-            raise SilentError from None
-        except trio.BrokenResourceError:
-            pass  # an endpoint that has had enough may have said why
-        while not incoming.status:
-            await self._more()
-        return Answer(incoming.status, incoming.headers, self)
+            while not incoming.status:
+                await self._more(patience)
+            return Answer(incoming.status, incoming.headers, self)
+        raise SilentError
 
     async def piece(self) -> bytes:
         """The next bytes of the answer's body; empty when that was all."""
         incoming = self._incoming
-        while not incoming.body and not incoming.complete:
-            await self._more()
+        if not incoming.body and not incoming.complete:
+            with self._patience() as patience:
+                while not incoming.body and not incoming.complete:
+                    await self._more(patience)
+            if patience.cancelled_caught:
+                raise SilentError
         piece = b"".join(incoming.body)
         incoming.body.clear()
         return piece
@@ -107,15 +109,17 @@ class Connection:
         """Close it at once, without goodbyes."""
         self._socket.close()
 
-    async def _more(self) -> None:
+    def _patience(self) -> trio.CancelScope:
+        """What waits for the endpoint: so long after the last byte."""
+        return trio.CancelScope(deadline=trio.current_time() + self._timeout)
+
+    async def _more(self, patience: trio.CancelScope) -> None:
         """Read on."""
         if self._incoming.fault is not None:
             raise BrokenError(self._incoming.fault)
+        patience.deadline = trio.current_time() + self._timeout
         try:
-            with trio.fail_after(self._timeout):
-                data = await self._stream.receive_some(READ_SIZE)
-        except trio.TooSlowError:
-            raise SilentError from None
+            data = await self._stream.receive_some(READ_SIZE)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise BrokenError(str(error)) from error
         if data:

@@ -5,15 +5,16 @@ whether that is a failure, a stop or a way to go on is the machine's decision. T
 here, for every harness alike.
 """
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from attrs import evolve
 
 from rollout_fsm.attempt import Attempt, strikeable
 from rollout_fsm.errors import ErrorRecord, HarnessError, SandboxError, TaskError, TurnRefused, attribute, record, text
-from rollout_fsm.foreign import call
+from rollout_fsm.foreign import call, is_overridden
 from rollout_fsm.outcome import Failure, Outcome, bare, interrupts, lost, pass_on, plain
-from rollout_fsm.runtime import ProgramResult
+from rollout_fsm.runtime import ProgramResult, Runtime
 from rollout_fsm.segment_run import SegmentRun
 from rollout_fsm.world import World
 
@@ -25,7 +26,8 @@ async def segment(world: World) -> Outcome:
     """Run one segment of the harness, on the agent clock (L12)."""
     world.agent.start()
     try:
-        await world.proceed()  # with nothing left of the budget, the harness is not asked (L13)
+        if world.agent.left <= 0:
+            await world.proceed()  # with nothing left of the budget, the harness is not asked (L13)
         return await _run(world)
     finally:
         world.agent.stop()
@@ -145,10 +147,15 @@ async def _attributed_to_the_box(world: World, failure: ErrorRecord) -> ErrorRec
     return record(SandboxError(f"the runtime {runtime.name!r} was found dead ({why}) after this: {failure.message}"))
 
 
-async def leave_early(world: World) -> Failure | None:
-    """Stop the agent of a segment that is left early; what will not die is a failure that stands (L13)."""
-    if world.segment is None:
-        return None  # none was ever started
+def leave_early(world: World) -> Callable[[], Awaitable[Failure | None]] | None:
+    """What stops the agent of a segment that is left early; None where none was started, or there is nothing to
+    stop."""
+    killable = is_overridden(world.present_runtime.kill, Runtime.kill)
+    return partial(_leave_early, world, world.segment) if killable and world.segment is not None else None
+
+
+async def _leave_early(world: World, running: SegmentRun) -> Failure | None:
+    """Stop the agent; what will not die is a failure that stands (L13)."""
     runtime, bound, overdue = world.present_runtime, world.plan.bounds.close, world.plan.services.overdue
     doing = "killing the agent"
     killed = await overdue.attempt(
@@ -157,7 +164,7 @@ async def leave_early(world: World) -> Failure | None:
     world.holdings.struck += interrupts(killed.came.error)
     if killed.came.value is True and killed.in_time:
         return None
-    world.segment.survives = True
+    running.survives = True
     why = "".join(f": {text(leaf)}" for leaf in plain(killed.came.error))
     survivors = f"processes of the agent in runtime {runtime.name!r} survived being killed"
     bounded = f" ({killed.elapsed:g} s passed, timeouts.close = {bound:g} s)"

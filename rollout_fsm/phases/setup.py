@@ -45,7 +45,6 @@ async def setup(world: World) -> Outcome:
     slot = plan.services.open_slot(session, model_name=plan.model_name)
     state = plan.services.open_state(slot, trace)
 
-
     async def close_slot() -> None:
         slot.close()
         state.close()

@@ -94,6 +94,7 @@ def measured(case: Case, url: str, gateway: str, secrets: Sequence[str]) -> dict
         f"{case.name}/added_p50_ms": (through["p50"] - direct["p50"]) * 1e3,
         f"{case.name}/added_p99_ms": (through["p99"] - direct["p99"]) * 1e3,
         f"{case.name}/p99_ms": through["p99"] * 1e3,
+        f"{case.name}/failed_calls": through["failed"],
         f"{case.name}/direct_calls_per_second": direct["calls"] / direct["seconds"],
     }
 

@@ -136,5 +136,10 @@ def test_the_end_of_the_clients_side_is_told(data: bytes, said: list[object]) ->
     assert told(events(*([data] if data else []), b"")) == said
 
 
+def test_any_number_of_clients_wishes_for_another_protocol_is_declined() -> None:
+    wish = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    assert told(events(wish * 1000)) == [("GET", "/"), END] * 1000
+
+
 def test_nothing_is_read_after_a_fault() -> None:
     assert told(events(b"nonsense\r\n\r\n", BODY, b"")) == [400]
