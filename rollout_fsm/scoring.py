@@ -158,9 +158,7 @@ class Scoring:
         """Run the signals, kind by kind. Returns when all have, or raises what interrupted them."""
         for kind in ORDER:
             signals = [signal for signal in self.expected if signal.kind == kind]
-            if len(signals) == 1:
-                await self._measure(signals[0])
-            elif signals:
+            if signals:
                 async with trio.open_nursery() as nursery:
                     for signal in signals:
                         nursery.start_soon(self._measure, signal, name=signal.said)

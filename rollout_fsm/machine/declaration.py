@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NewType
 
-from attrs import Factory, field, frozen
+from attrs import field, frozen
 from cattrs import Converter
 
 from rollout_fsm.machine.exact import allow, array_of, make_converter, structure, suggestion, table_of
@@ -72,13 +72,16 @@ class Row:
     sets: Condition | None = None
     error: ErrorUse | None = None
     reason: str | None = None
-    same: bool = field(init=False, eq=False, repr=False, default=Factory(lambda row: row.to == SAME, takes_self=True))
-    """Whether the row is an answer instead of a move (L83)."""
-    target: str = field(init=False, eq=False, repr=False, default=Factory(lambda row: row._target(), takes_self=True))
-    """The state after this row: `to`, or the source of a `(same)` row."""
 
-    def _target(self) -> str:
-        return self.source if self.same else self.to
+    @cached_property
+    def same(self) -> bool:
+        """Whether the row is an answer instead of a move (L83)."""
+        return self.to == SAME
+
+    @cached_property
+    def target(self) -> str:
+        """The state after this row: `to`, or the source of a `(same)` row."""
+        return self.source if self.to == SAME else self.to
 
     def __str__(self) -> str:
         guard = f" [{self.guard}]" if self.guard else ""

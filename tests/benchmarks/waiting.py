@@ -23,50 +23,21 @@ from rollout_fsm import (
     AssistantMessage,
     ChatHarness,
     Model,
-    ProgramResult,
     Request,
     Response,
-    Runtime,
     Sampling,
     Task,
     Usage,
     aio,
     open_engine,
 )
+from tests.benchmarks.scripted import Nowhere
 
 BEFORE = 4
 """How many rollouts run while the others wait."""
 ROOT = Path(__file__).resolve().parents[2]
 MOST = 12
 """How many of the places are shown that hold most."""
-
-
-class Nowhere(Runtime):
-    """A box without anything in it."""
-
-    runs_on = "trio"
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    @property
-    def stopped(self) -> bool:
-        return False
-
-    async def start(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def stop(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def run(self, argv: Sequence[str], **_: Any) -> ProgramResult:
-        raise NotImplementedError
-
-    async def read(self, path: str) -> bytes:
-        raise NotImplementedError
-
-    async def write(self, path: str, data: bytes | str) -> None:
-        raise NotImplementedError
 
 
 @define(eq=False)
