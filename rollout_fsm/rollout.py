@@ -407,8 +407,6 @@ class Rollout:
         work = SHIELDED[state.activity or ""](self._world)
         if work is not None:
             self._met(await shielded(work, name=f"{state.name} {self.trace.id}"))
-        else:
-            await trio.lowlevel.cancel_shielded_checkpoint()  # others go on: no rollout runs through in one step
         (trigger,) = self._machine.legal[state.name]
         return Outcome(trigger=trigger)
 

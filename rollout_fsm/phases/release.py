@@ -6,10 +6,9 @@ from functools import partial
 from rollout_fsm.world import World
 
 
-def release(world: World) -> Callable[[], Awaitable[None]] | None:
-    """What lets go of everything; None if there is nothing to let go of, and nobody to be told of it. Each step has its
-    own bound and is attempted once."""
-    return partial(_release, world) if world.holdings.held or world.keeper is not None else None
+def release(world: World) -> Callable[[], Awaitable[None]]:
+    """What lets go of everything. Each step has its own bound and is attempted once."""
+    return partial(_release, world)
 
 
 async def _release(world: World) -> None:
