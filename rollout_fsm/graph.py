@@ -136,24 +136,7 @@ class Graph:
         if originals:
             self._alias_all(parent, len(shown), originals)
         if certain and parent is not None and self._twins == twins:
-            came = placement or placed
-            fits = placed.fits
-            if parent != placed.parent:
-                placed.passed.update(fits[1:] and fits)
-                fits = (parent,)
-            self._remember(
-                Placement(
-                    parent=parent,
-                    known=len(shown),
-                    messages=shown,
-                    sent=came.sent,
-                    fits=fits,
-                    passed=placed.passed,
-                    tokens=read,
-                    age=self._age,
-                    follows=came.follows,
-                )
-            )
+            self._remember(shown, parent, read, placed, placement or placed)
         if reply is None:
             return None
         if tokens is None:
@@ -276,7 +259,7 @@ class Graph:
         place = (parent, node.message.key)
         there = self._children.get(place, ())
         self._children[place] = (*there, index)
-        self._led(parent, elsewhere=bool(there) or place in self._aliases)
+        self._forget(parent, elsewhere=bool(there) or place in self._aliases)
         if node.sampled:
             self.num_turns += 1
             self.last_reply = index
@@ -289,11 +272,11 @@ class Graph:
             self._aliases[place] = (*self._aliases.get(place, ()), index)
             self._originals.setdefault(index, []).append(key)
             self._age += 1
-            self._led(place[0], elsewhere=bool(there))
+            self._forget(place[0], elsewhere=bool(there))
 
-    def _led(self, parent: int, *, elsewhere: bool) -> None:
-        """Something came below a node. A conversation that may now stand there as well is forgotten; `elsewhere`: its
-        key led to something else already."""
+    def _forget(self, parent: int, *, elsewhere: bool) -> None:
+        """Something new is below a node: forget the conversations that may stand there as well now. `elsewhere`: its
+        key led to something else before."""
         self._twins += elsewhere
         if self._twins and self._recent:
             self._recent = {
@@ -329,9 +312,33 @@ class Graph:
                 self._alias(parent, key)
         return parent, prompt_ids[:read]
 
-    def _remember(self, placed: Placement) -> None:
-        self._recent.pop(placed.follows, None)
-        self._recent[placed.age] = placed
+    def _remember(
+        self,
+        shown: tuple[Message, ...],
+        parent: int,
+        tokens: tuple[int, ...],
+        placed: Placement,
+        came: Placement,
+    ) -> None:
+        """Recognise a conversation as a whole from now on. `placed`: where it stood before it was stored; `came`: the
+        placement of what was sent."""
+        fits = placed.fits
+        if parent != placed.parent:
+            if len(fits) > 1:
+                placed.passed.update(fits)
+            fits = (parent,)
+        self._recent.pop(came.follows, None)
+        self._recent[self._age] = Placement(
+            parent=parent,
+            known=len(shown),
+            messages=shown,
+            sent=came.sent,
+            fits=fits,
+            passed=placed.passed,
+            tokens=tokens,
+            age=self._age,
+            follows=came.follows,
+        )
         if len(self._recent) > RECENT:
             del self._recent[next(iter(self._recent))]
 

@@ -79,6 +79,17 @@ class StateDoor(Protocol):
         ...
 
 
+@frozen
+class NoStateDoor:
+    """What a tool server in another process is given where there is no gateway: nothing."""
+
+    url: str = ""
+    secret: str = ""
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
 class ToolServer(Protocol):
     """A tool server that the engine runs for one rollout."""
 

@@ -283,8 +283,7 @@ class Rollout:
             await self.close()
         finally:
             self._left_by = None
-            if not self.is_final:  # cancelled while it waited for another task's call (L70)
-                await self._abort()
+            await self._abort()  # if it was cancelled while it waited for another task's call (L70)
 
     # ---- the loop
 
@@ -310,8 +309,8 @@ class Rollout:
             self._scope.cancel()
 
     async def _abort(self) -> None:
-        """Cancel, and see it through whatever strikes meanwhile (L70)."""
-        if self.is_final:  # the call that was cut off has seen to it
+        """Cancel, and see it through whatever strikes meanwhile (L70); nothing where a call has seen to its end."""
+        if self.is_final:
             return
         if self._settled is not None:
             self._ask_to_cancel()  # at once: the child that waits starts a tick later, when one more phase could begin

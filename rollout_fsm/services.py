@@ -27,7 +27,7 @@ from rollout_fsm.keeping import Keeper
 from rollout_fsm.machine.endings import Endings
 from rollout_fsm.machine.endings_file import endings as shipped_endings
 from rollout_fsm.overdue import Overdue
-from rollout_fsm.plan import NoGatewaySlot, Slot, StateDoor, ToolServer
+from rollout_fsm.plan import NoGatewaySlot, NoStateDoor, Slot, StateDoor, ToolServer
 from rollout_fsm.toolset import RolloutContext, Toolset
 from rollout_fsm.toolsets.serving import ToolServers
 from rollout_fsm.trace import Trace
@@ -41,17 +41,6 @@ log = logging.getLogger("rollout_fsm")
 
 
 _Unwritten: TypeAlias = tuple[Trace, Keeper | None, trio.Event]
-
-
-@frozen
-class NoStateDoor:
-    """What a tool server in another process is given where there is no gateway: nothing."""
-
-    url: str = ""
-    secret: str = ""
-
-    def close(self) -> None:
-        """Nothing was opened."""
 
 
 class TraceSink(Protocol):

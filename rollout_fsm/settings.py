@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, Required, TypedDict
 
-from attrs import AttrsInstance
+from attrs import asdict
 
 from rollout_fsm.flow import DRAINED
 from rollout_fsm.harness import Harness
@@ -114,6 +114,7 @@ def settle(task: Task, *, has_user: bool, services: Services, settings: Mapping[
 
 
 _NO_LIMITS, _DEFAULT_POLICY, _DEFAULT_SAMPLING = RolloutLimits(), RolloutPolicy(), Sampling()
+_flat = partial(asdict, recurse=False)
 _KINDS: Mapping[str, type] = {
     "harness": Harness,
     "model": Model,
@@ -147,18 +148,13 @@ def agent_config(plan: Plan) -> dict[str, JSON]:
     bounds = plan.bounds
     harness: dict[str, JSON] = {
         "id": plan.harness_name,
-        "policy": _fields(plan.policy),
-        "timeouts": {name: seconds for name, seconds in _fields(bounds).items() if seconds != math.inf},
+        "policy": _flat(plan.policy),
+        "timeouts": {name: seconds for name, seconds in _flat(bounds).items() if seconds != math.inf},
     }
     timeout: dict[str, JSON] = {"setup": bounds.setup, "finalize": bounds.finalize, "scoring": bounds.scoring}
     if bounds.agent != math.inf:
         timeout["rollout"] = bounds.agent
     config: dict[str, JSON] = {"harness": harness, "model": plan.model_name, "timeout": timeout}
-    if sampling := {name: value for name, value in _fields(plan.sampling).items() if value not in (None, {})}:
+    if sampling := {name: value for name, value in _flat(plan.sampling).items() if value not in (None, {})}:
         config["sampling"] = sampling
-    return config | {name: cap for name, cap in _fields(plan.limits).items() if cap is not None}
-
-
-def _fields(record: AttrsInstance) -> dict[str, Any]:
-    """The fields of a flat record."""
-    return {attribute.name: getattr(record, attribute.name) for attribute in type(record).__attrs_attrs__}
+    return config | {name: cap for name, cap in _flat(plan.limits).items() if cap is not None}

@@ -45,21 +45,22 @@ def parse_json(text: str | bytes | bytearray, *, max_depth: int = MAX_DEPTH) -> 
 def json_bytes(value: Writable) -> bytes:
     """The value as compact JSON in UTF-8; a text that UTF-8 cannot hold, with a lone surrogate, is escaped. What JSON
     does not have, NaN say, is written as the standard library writes it."""
-    try:
-        written = _write(value)
-    except (UnicodeError, RecursionError):
-        return _by_the_library(value)
+    written = _written(value)
     # NaN and the infinities are null for the one, and something that no reader takes for the other
     return written if b"null" not in written or _all_finite(value) else _by_the_library(value)
 
 
 def ascii_json_bytes(value: Writable) -> bytes:
     """The value, of finite numbers, as compact JSON in ASCII, which every reader of lines takes apart alike."""
+    written = _written(value)
+    return written if written.isascii() else _by_the_library(value)
+
+
+def _written(value: Writable) -> bytes:
     try:
-        written = _write(value)
+        return _write(value)
     except (UnicodeError, RecursionError):
         return _by_the_library(value)
-    return written if written.isascii() else _by_the_library(value)
 
 
 def _by_the_library(value: Writable) -> bytes:

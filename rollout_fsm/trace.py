@@ -297,8 +297,8 @@ class Trace:
 
         `messages` are those that the model was shown. They are placed in the graph as it is now, so that calls that ran
         side by side share their prompt; `placement`, what `place` said of them, saves looking. `originals` maps
-        positions in them to messages as they came, before an interceptor rewrote them
-
+        positions in them to messages as they came, before an interceptor rewrote them. Without a response the prompt
+        alone is stored (L34). `time` is in epoch seconds.
 
         Returns the node of the reply, None without one. Its tokens count once `record_call` has been told of its call.
         Raises `RuntimeError` on a sealed trace.

@@ -176,26 +176,30 @@ def test_a_shorter_request_than_the_last_is_found_and_its_continuation_too() -> 
     assert trace.place((*long, b)).parent == 3
 
 
-def test_going_on_with_the_same_objects_asks_for_the_keys_of_the_new_messages_alone() -> None:
-    asked = 0
+def counted(asked: list[str]) -> type[UserMessage]:
+    """Messages that note when their key is asked for."""
 
     @frozen
     class Counted(UserMessage):
         @property
         def key(self) -> Hashable:
-            nonlocal asked
-            asked += 1
+            asked.append(self.text)
             return "user", self.text
 
-    trace = new_trace()
-    conversation: tuple[Message, ...] = (Counted("0"),)
+    return Counted
+
+
+def test_going_on_with_the_same_objects_asks_for_the_keys_of_the_new_messages_alone() -> None:
+    trace, asked = new_trace(), list[str]()
+    ask = counted(asked)
+    conversation: tuple[Message, ...] = (ask("0"),)
     per_turn = []
     for number in range(200):
-        asked = 0
+        asked.clear()
         reply = AssistantMessage(f"r{number}")
         turn(trace, conversation, reply)
-        per_turn.append(asked)
-        conversation = (*conversation, reply, Counted(f"{number + 1}"))
+        per_turn.append(len(asked))
+        conversation = (*conversation, reply, ask(f"{number + 1}"))
     assert len(set(per_turn[1:])) == 1
     assert per_turn[-1] <= 3
 
@@ -410,18 +414,11 @@ def test_what_is_recognised_as_a_whole_stands_where_looking_up_every_message_fin
 
 def test_of_a_conversation_that_is_sent_anew_each_time_the_keys_of_the_new_messages_alone_are_asked_for() -> None:
     trace, asked = new_trace(), list[str]()
-
-    @frozen
-    class Counted(UserMessage):
-        @property
-        def key(self) -> Hashable:
-            asked.append(self.text)
-            return "user", self.text
-
+    ask = counted(asked)
     said: list[Message] = []
     for number in range(50):
         asked.clear()
-        said.append(Counted(f"{number}"))
+        said.append(ask(f"{number}"))
         turn(trace, [evolve(message) for message in said], "yes")
         said.append(AssistantMessage("yes"))
         assert set(asked) == {f"{number}"}
@@ -429,22 +426,15 @@ def test_of_a_conversation_that_is_sent_anew_each_time_the_keys_of_the_new_messa
 
 def test_conversations_that_go_on_in_turn_are_each_recognised_after_replies_that_were_alike() -> None:
     trace, asked = new_trace(), list[str]()
-
-    @frozen
-    class Counted(UserMessage):
-        @property
-        def key(self) -> Hashable:
-            asked.append(self.text)
-            return "user", self.text
-
-    said: list[list[Message]] = [[Counted("ask")], [Counted("ask")]]
+    ask = counted(asked)
+    said: list[list[Message]] = [[ask("ask")], [ask("ask")]]
     for number in range(50):
         for which, conversation in enumerate(said):
             asked.clear()
             reply = AssistantMessage("yes")
             turn(trace, conversation, reply)
             assert number < 3 or set(asked) == {f"{which} {number}"}
-            conversation += [reply, Counted(f"{which} {number + 1}")]
+            conversation += [reply, ask(f"{which} {number + 1}")]
     assert sorted(map(len, trace.branches)) == [100, 100]
 
 

@@ -17,25 +17,21 @@ import trio
 from attrs import frozen
 
 from rollout_fsm import (
-    AssistantMessage,
     ChatHarness,
-    Exchange,
     Harness,
-    HarnessSession,
     LocalRuntime,
-    Message,
     Request,
     Response,
     ScriptedModel,
     Task,
     Trace,
     Usage,
-    UserMessage,
     open_engine,
     reward,
     trace_to_json,
 )
 from rollout_fsm.traces_file import TracesFile
+from tests.benchmarks.scripted import Talker
 from tests.benchmarks.waiting import say
 
 RUNS = 3
@@ -55,24 +51,6 @@ class Short(Task):
     @reward
     def answered(self, trace: Trace) -> float:
         return float(trace.last_reply == "yes")
-
-
-class Talker(Harness):
-    """Talks for many turns, all in this process."""
-
-    async def open_session(self, exchange: Exchange) -> HarnessSession:
-        return TalkerSession(exchange)
-
-
-class TalkerSession(HarnessSession):
-    def __init__(self, exchange: Exchange) -> None:
-        self.exchange = exchange
-
-    async def run(self, messages: Sequence[Message] | None) -> None:
-        said = list(self.exchange.prompt)
-        for turn in range(TURNS):
-            reply = await self.exchange.respond(Request(messages=said))
-            said += [AssistantMessage(reply.message.text), UserMessage(f"and what of {turn}? " + "more " * 40)]
 
 
 @frozen(kw_only=True)
@@ -134,7 +112,7 @@ def main(arguments: Sequence[str]) -> None:
     number = int(arguments[0]) if arguments else 600
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)
-        for what, many, harness in (("one turn", number, ChatHarness()), (f"{TURNS} turns", LONG, Talker())):
+        for what, many, harness in (("one turn", number, ChatHarness()), (f"{TURNS} turns", LONG, Talker(TURNS))):
             parts(what, compare(what, many, harness, where), where)
 
 

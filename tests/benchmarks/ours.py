@@ -8,7 +8,6 @@ Prints one JSON object of figures. `peer.py` is the same work on the other side,
 import gc
 import json
 import sys
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -18,24 +17,12 @@ import trio
 
 from rollout_fsm import RolloutLimits, open_engine
 from rollout_fsm.simulation import simulate
+from tests.benchmarks.metering import Meter, resident
 from tests.benchmarks.scripted import LAST, Asked, Nowhere, Silent, checked, settings, tasks
-from tests.benchmarks.waiting import resident
 
 WARM_UP = 50
 """Rollouts before the clock is read."""
 NO_CAP = 10**9
-
-
-class Meter:
-    """Seconds of the clock and of the processor since it was made."""
-
-    def __init__(self) -> None:
-        gc.collect()
-        self.began = time.perf_counter(), time.process_time()
-
-    def read(self) -> tuple[float, float]:
-        clock, processor = time.perf_counter(), time.process_time()
-        return clock - self.began[0], processor - self.began[1]
 
 
 async def rollouts(number: int, at_once: int) -> dict[str, float]:

@@ -9,16 +9,14 @@ reading a body: limits and stops, the prompt found in the graph, the model, the 
 """
 
 import asyncio
-import gc
 import json
-import os
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from pathlib import Path
 from statistics import median
 
+from metering import Meter, resident
 from verifiers import v1 as vf
 from verifiers.v1 import graph, rollout
 from verifiers.v1.clients import ModelContext
@@ -205,18 +203,6 @@ def checked(trace: vf.Trace) -> None:
     assert trace.reward == 1.0, trace.rewards
 
 
-class Meter:
-    """Seconds of the clock and of the processor since it was made."""
-
-    def __init__(self) -> None:
-        gc.collect()
-        self.began = time.perf_counter(), time.process_time()
-
-    def read(self) -> tuple[float, float]:
-        clock, processor = time.perf_counter(), time.process_time()
-        return clock - self.began[0], processor - self.began[1]
-
-
 async def rollouts(number: int, at_once: int) -> dict[str, float]:
     """Whole rollouts: one segment, one turn, one reward, one metric."""
     one = agent()
@@ -265,21 +251,15 @@ async def memory(number: int) -> dict[str, float]:
     one = agent()
     asked = [Asked(vf.TaskData(idx=place)) for place in range(number)]
     checked(await one.run(*tasks(1)))
-    before, stopped = weighed(), Nowhere.stops
+    before, stopped = resident(), Nowhere.stops
     with suppress(asyncio.CancelledError):
         async with AsyncExitStack() as stack:
             everyone = [await stack.enter_async_context(one.interaction(task)) for task in asked]
-            taken = weighed() - before
+            taken = resident() - before
             assert not any(each.trace.is_completed for each in everyone)
             raise asyncio.CancelledError
     assert Nowhere.stops - stopped == number, "a box was left standing"
     return {"kib": taken / number / 1024}
-
-
-def weighed() -> int:
-    """Bytes of this process that are in memory, without what is garbage."""
-    gc.collect()
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 async def cancelling(number: int) -> dict[str, float]:

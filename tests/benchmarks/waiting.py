@@ -7,7 +7,6 @@ process takes (RSS). The tasks are made before, so they are not in it; the boxes
 
 import asyncio
 import gc
-import os
 import subprocess
 import sys
 import tracemalloc
@@ -31,6 +30,7 @@ from rollout_fsm import (
     aio,
     open_engine,
 )
+from tests.benchmarks.metering import resident
 from tests.benchmarks.scripted import Nowhere
 
 BEFORE = 4
@@ -55,11 +55,6 @@ class Held(Model):
             self.full.set()
         await self.released.wait()
         return Response(message=AssistantMessage("yes"), usage=Usage(prompt_tokens=1, completion_tokens=1))
-
-
-def resident() -> int:
-    """Bytes of this process that are in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @define
