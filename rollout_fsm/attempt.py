@@ -32,16 +32,19 @@ async def attempt(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kw
     try:
         return Attempt(value=await call(*args, **kwargs))
     except BaseException as raised:
-        if isinstance(raised, GeneratorExit) and not _is_running(task):
+        if closes(raised, task):
             raise
         return Attempt(error=raised)
 
 
-def _is_running(task: trio.lowlevel.Task) -> bool:
-    try:
-        return trio.lowlevel.current_task() is task
-    except RuntimeError:
+def closes(raised: BaseException, task: trio.lowlevel.Task) -> bool:
+    """Whether this was raised by whoever closes the task, which does not run then."""
+    if not isinstance(raised, GeneratorExit):
         return False
+    try:
+        return trio.lowlevel.current_task() is not task
+    except RuntimeError:
+        return True
 
 
 @trio.lowlevel.disable_ki_protection

@@ -171,7 +171,7 @@ def _plain(value: object, path: "_Path | None", depth: int, faults: list[str]) -
         made: dict[str, JSON] = {}
         for key, item in value.items():
             if isinstance(key, str):
-                made[key] = _plain(item, (path, key), depth + 1, faults)
+                made[key] = item if type(item) in _ITS_OWN else _plain(item, (path, key), depth + 1, faults)
             else:
                 faults.append(f"{_where(path)}: the key {shown(key)} is not a string")
         return made

@@ -63,7 +63,7 @@ class Holdings:
         self.held.append(held)
 
     async def release(self, *kinds: WarningKind) -> None:
-        """Release what is held of these kinds, newest first. Shielded by the caller; raises nothing."""
+        """Release what is held of these kinds, newest first, each shielded. Raises nothing."""
         for step in [held for held in reversed(self.held) if held.kind in kinds]:
             self.held.remove(step)  # before it is tried: once, whatever comes
             self.current = step

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import trio
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from rollout_fsm.errors import ErrorRecord, RolloutError, TurnRefused, attribute, leaves, record, text
 
@@ -25,25 +25,17 @@ class Failure:
     stands: bool = False
 
 
-def _failures(given: Iterable[Failure]) -> tuple[Failure, ...]:
-    return tuple(given)
-
-
-def _texts(given: Iterable[str]) -> tuple[str, ...]:
-    return tuple(given)
-
-
 @frozen(kw_only=True)
 class Outcome:
     """A trigger, and what came with it."""
 
     trigger: str
-    failures: tuple[Failure, ...] = field(default=(), converter=_failures)
+    failures: Sequence[Failure] = ()
     condition: str | None = None
     """The stop condition that the trigger gives."""
     left_early: bool = False
     """Whether the activity did not end by itself, so that what it started must be stopped (L13)."""
-    lost: tuple[str, ...] = field(default=(), converter=_texts)
+    lost: Sequence[str] = ()
     """Exceptions, as text, that an interruption or a deadline overrules if it comes to that."""
     warning: str | None = None
     """The kind of warning under which `lost` goes on the trace; None: it does not."""
@@ -136,16 +128,16 @@ def judge(
     for overruled.
     """
     if cancelled or expired:
-        overruled = [*kept, *(outcome.lost if outcome else ()), *lost(plain(error))]
+        overruled = (*kept, *(outcome.lost if outcome else ()), *lost(plain(error)))
     if cancelled:
-        return Outcome(trigger="cancel", failures=standing, lost=overruled, warning="after_cancel")
+        return Outcome(trigger="cancel", failures=tuple(standing), lost=overruled, warning="after_cancel")
     if expired:
         ran_out = timeout()
         late = [] if ran_out is None else [Failure(error=ran_out)]
-        return Outcome(trigger="timed_out", failures=[*standing, *late], lost=overruled, warning="after_timeout")
+        return Outcome(trigger="timed_out", failures=(*standing, *late), lost=overruled, warning="after_timeout")
     if error is not None:
         own = blame.of(failed(error, blame.boundary, blame.doing))
-        return Outcome(trigger="errored", failures=[*standing, *own])
+        return Outcome(trigger="errored", failures=(*standing, *own))
     if outcome is None:
         raise TypeError(f"{blame.doing}: the activity returned no outcome")
-    return evolve(outcome, failures=[*standing, *outcome.failures], lost=()) if standing or outcome.lost else outcome
+    return evolve(outcome, failures=(*standing, *outcome.failures), lost=()) if standing or outcome.lost else outcome

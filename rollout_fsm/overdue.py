@@ -110,6 +110,17 @@ class Overdue:
         if seconds < left:
             self._bind(watched, seconds)
 
+    def cut_off(self, scope: trio.CancelScope, *, rollout: str, doing: Callable[[], str]) -> None:
+        """Cancel somebody's scope, and watch what goes on in it until `ended`."""
+        scope.cancel()
+        watched = self.watched[scope] = Watched(self, 0.0, rollout, doing, shield=False, pausable=False)
+        watched.scope = scope
+        self._bind(watched, 0.0)
+
+    def ended(self, scope: trio.CancelScope) -> None:
+        """Nothing goes on any more in a scope that may have been cut off."""
+        self.watched.pop(scope, None)
+
     def lift(self, scope: trio.CancelScope) -> None:
         """What is going on is under no bound any more."""
         watched = self.watched[scope]

@@ -15,7 +15,7 @@ import trio
 from attrs import Factory, define, evolve, field, frozen
 
 from rollout_fsm.activity import Activity, activity_of
-from rollout_fsm.attempt import attempt
+from rollout_fsm.attempt import closes
 from rollout_fsm.clock import AnchoredClock
 from rollout_fsm.ending import ending_of
 from rollout_fsm.errors import ErrorRecord, RolloutBusyError, TaskError, leaves, record, text
@@ -31,7 +31,7 @@ from rollout_fsm.phases import ACTIVE, SHIELDED, take_over
 from rollout_fsm.plan import Plan
 from rollout_fsm.running import run_activity
 from rollout_fsm.runtime import Runtime
-from rollout_fsm.shield import shielded
+from rollout_fsm.shield import apart, shielded
 from rollout_fsm.trace import Trace, TraceWarning, TransitionRecord
 from rollout_fsm.world import World, lifetime_error
 
@@ -359,19 +359,24 @@ class Rollout:
         await self._raise()
 
     async def _run(self) -> None:
+        task = trio.lowlevel.current_task()
         while (state := self._declared).activity is not None:
-            ran = await attempt(self._shielded if state.kind == "shielded" else self._active, state)
-            bug = ran.error
-            if ran.value is not None:
-                bug = self._try_to_fire(ran.value)
-            if bug is None:
-                continue
-            self._blame_engine(bug)  # raised after the release: no state is left without its driver (L76)
-            if self.state == state.name:
-                takes_cancel = self._machine.takes(state.name, "cancel")
-                way_out = "cancel" if takes_cancel else self._machine.legal[state.name][0]
-                if (stuck := self._try_to_fire(Outcome(trigger=way_out))) is not None and self.state == state.name:
-                    raise bare(stuck)
+            run = self._shielded if state.kind == "shielded" else self._active
+            try:
+                self._fire(await run(state))
+            except BaseException as bug:
+                if closes(bug, task):
+                    raise
+                self._blame_engine(bug)  # raised after the release: no state is left without its driver (L76)
+                if self.state == state.name:
+                    self._way_out(state)
+
+    def _way_out(self, state: State) -> None:
+        """Leave a state that a bug of the engine keeps from leaving by itself."""
+        takes_cancel = self._machine.takes(state.name, "cancel")
+        way_out = "cancel" if takes_cancel else self._machine.legal[state.name][0]
+        if (stuck := self._try_to_fire(Outcome(trigger=way_out))) is not None and self.state == state.name:
+            raise bare(stuck)
 
     async def _active(self, state: State) -> Outcome:
         """Run the activity of an active state within its bound, and judge its outcome (L14a)."""
@@ -405,7 +410,7 @@ class Rollout:
         """Run the activity of a shielded state to its end, and fire its one trigger whatever it did (L76)."""
         work = SHIELDED[state.activity or ""](self._world)
         if work is not None:
-            self._met(await shielded(work, name=f"{state.name} {self.trace.id}"))
+            self._met(await apart(work, name=f"{state.name} {self.trace.id}"))
         (trigger,) = self._machine.legal[state.name]
         return Outcome(trigger=trigger)
 
@@ -512,7 +517,7 @@ class Rollout:
         if listener is None:
             return
         self._struck += listener.on_transition(self, taken)
-        if target.activity is None:  # one with an activity tells by itself whom it waits for
+        if self.watched and target.activity is None:  # one with an activity tells by itself whom it waits for
             self._world.activity_changed()
         if target.kind == "final":
             self._listener = None

@@ -5,7 +5,6 @@ same `respond`. A call is admitted while a segment runs and lives in that segmen
 its calls are. The session decides no state: it fires `refused`, and tells the segment when a hook fails.
 """
 
-import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -124,14 +123,13 @@ class Session:
 
         async def with_calls() -> None:
             nonlocal ran
-            with overdue.bounded(math.inf, rollout=self.trace.id, doing=lambda: LEFT) as calls:
-                async with trio.open_nursery() as nursery:
-                    segment.nursery = nursery
-                    ran = await attempt(run)
-                    segment.nursery = None
-                    if nursery.child_tasks:
-                        nursery.cancel_scope.cancel()
-                        overdue.shorten(calls, 0.0)
+            async with trio.open_nursery() as nursery:
+                calls = nursery.cancel_scope
+                segment.nursery = nursery
+                ran = await attempt(run)
+                segment.nursery = None
+                if nursery.child_tasks:
+                    overdue.cut_off(calls, rollout=self.trace.id, doing=lambda: LEFT)
 
         crashed = (await attempt(with_calls)).error
         segment.nursery = None

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, Required, TypedDict
 
 from attrs import asdict
@@ -148,8 +148,8 @@ def agent_config(plan: Plan) -> dict[str, JSON]:
     bounds = plan.bounds
     harness: dict[str, JSON] = {
         "id": plan.harness_name,
-        "policy": _flat(plan.policy),
-        "timeouts": {name: seconds for name, seconds in _flat(bounds).items() if seconds != math.inf},
+        "policy": dict(_fields(plan.policy)),
+        "timeouts": {name: seconds for name, seconds in _fields(bounds) if seconds != math.inf},
     }
     timeout: dict[str, JSON] = {"setup": bounds.setup, "finalize": bounds.finalize, "scoring": bounds.scoring}
     if bounds.agent != math.inf:
@@ -157,4 +157,11 @@ def agent_config(plan: Plan) -> dict[str, JSON]:
     config: dict[str, JSON] = {"harness": harness, "model": plan.model_name, "timeout": timeout}
     if sampling := {name: value for name, value in _flat(plan.sampling).items() if value not in (None, {})}:
         config["sampling"] = sampling
-    return config | {name: cap for name, cap in _flat(plan.limits).items() if cap is not None}
+    config.update((name, cap) for name, cap in _fields(plan.limits) if cap is not None)
+    return config
+
+
+@lru_cache
+def _fields(settled: RolloutPolicy | RolloutLimits | Bounds) -> tuple[tuple[str, str | float | None], ...]:
+    """The fields of settings that most rollouts share, by name."""
+    return tuple(_flat(settled).items())

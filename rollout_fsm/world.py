@@ -97,7 +97,8 @@ class World:
     def calling(self, boundary: type[RolloutError], doing: str, note: str = "") -> None:
         """From now on, what is raised or runs out of time is this (L14, L40)."""
         self.blame = Blame(boundary=boundary, doing=doing, note=note)
-        self.activity_changed()
+        if self.watcher is not None:
+            self.watcher()
 
     def await_permit(self, wait: trio.CancelScope | None) -> None:
         """The segment that was asked for waits for its permit, or does not any more."""

@@ -59,7 +59,7 @@ ACTIVE: Mapping[str, Phase] = MappingProxyType(
 SHIELDED: Mapping[str, Callable[[World], Callable[[], Awaitable[None]] | None]] = MappingProxyType(
     {"close": close, "release": release}
 )
-"""The activities of shielded states, as the work that there is to be shielded, None where there is none. Each has one
-outcome, the only trigger that its state takes (L76)."""
+"""The activities of shielded states, as the work that there is, None where there is none: steps that shield and bound
+themselves. Each has one outcome, the only trigger that its state takes (L76)."""
 
 __all__ = ["ACTIVE", "SHIELDED", "Phase", "take_over"]

@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import trio
+
 from rollout_fsm.world import World
 
 
@@ -12,5 +14,7 @@ def release(world: World) -> Callable[[], Awaitable[None]]:
 
 
 async def _release(world: World) -> None:
-    await world.kept()
+    if world.keeper is not None:
+        with trio.CancelScope(shield=True):
+            await world.kept()
     await world.holdings.release("close", "cleanup", "leaked")
