@@ -13,6 +13,10 @@ from typing import ParamSpec, Protocol, TypeVar, cast
 
 T = TypeVar("T")
 P = ParamSpec("P")
+F = TypeVar("F", bound=Callable[..., object])
+
+_OPTIONAL: dict[int, Callable[..., object]] = {}
+"""The optional methods of contracts, by id: what an embedder puts in their place is not to be hashed."""
 
 
 class Host(Protocol):
@@ -48,9 +52,26 @@ async def ask(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) 
     return await result if inspect.isawaitable(result) else result
 
 
-def is_overridden(method: Callable[..., object], contract: Callable[..., object]) -> bool:
-    """Whether a method is another than the contract's own, which does nothing, so that nobody need call it."""
-    return getattr(method, "__func__", None) is not contract
+def optional(method: F) -> F:
+    """A method of a contract for which its own is as good as none: nobody need call it."""
+    _OPTIONAL[id(method)] = method
+    return method
+
+
+def is_given(owner: object, name: str) -> bool:
+    """Whether the owner has a method of this name that is another than a contract's optional one.
+
+    Looked up without running any code of the owner's, and anew each time: it may be given later.
+    """
+    kind = type(owner)
+    if kind.__getattribute__ is not object.__getattribute__:
+        return True  # it makes up what it has
+    if kind.__dictoffset__ and name in object.__getattribute__(owner, "__dict__"):
+        return True
+    for base in kind.__mro__:
+        if name in base.__dict__:
+            return id(base.__dict__[name]) not in _OPTIONAL
+    return True
 
 
 def manager(shared: AbstractAsyncContextManager[object]) -> AbstractAsyncContextManager[object]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from attrs import field, frozen
 
+from rollout_fsm.foreign import optional
 from rollout_fsm.held_open import HeldOpen, Hold, nobody_holds
 from rollout_fsm.messages import Deliver, Delivery, Message, Request, Response
 from rollout_fsm.runtime import ProgramResult, Runtime
@@ -82,6 +83,7 @@ class HarnessSession(ABC):
         L41). Others return None. What it raises is a `HarnessError` unless it is typed (L40).
         """
 
+    @optional
     async def close(self) -> None:
         """End the session. Bounded by `timeouts.close`; a failure is a warning (L51)."""
 
@@ -98,6 +100,7 @@ class Harness(ABC):
         """What the harness is called on a trace."""
         return type(self).__name__
 
+    @optional
     async def setup(self, runtime: Runtime) -> None:
         """Prepare a runtime: install, copy, configure. Shares `timeouts.setup` with the task's setup (L4)."""
 
@@ -105,5 +108,6 @@ class Harness(ABC):
     async def open_session(self, exchange: Exchange) -> HarnessSession:
         """Open the session of one rollout. An open that fails undoes itself (L8)."""
 
+    @optional
     async def cleanup(self, trace: "Trace", runtime: Runtime) -> None:
         """Undo what `setup` did; called once if `setup` began, bounded by `timeouts.release` (L8, L55)."""

@@ -8,6 +8,7 @@ from attrs import define, field, frozen
 
 from rollout_fsm.attempt import attempt
 from rollout_fsm.errors import RolloutError, text
+from rollout_fsm.foreign import is_given
 from rollout_fsm.outcome import Interrupt, interrupts, plain
 from rollout_fsm.overdue import Overdue
 from rollout_fsm.trace import TraceWarning
@@ -36,6 +37,13 @@ class Held:
     setting: Setting
     bound: float
     """Seconds, `timeouts.<setting>`."""
+    of: tuple[object, str] | None = field(default=None, repr=False)
+    """Whose method of which name undoes it; None where it is the engine that does."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is anything to call, as far as that is known by now."""
+        return self.of is None or is_given(*self.of)
 
     def doing(self) -> str:
         """What is being done, in the log."""
@@ -66,6 +74,8 @@ class Holdings:
         """Release what is held of these kinds, newest first, each shielded. Raises nothing."""
         for step in [held for held in reversed(self.held) if held.kind in kinds]:
             self.held.remove(step)  # before it is tried: once, whatever comes
+            if not step.is_due:
+                continue
             self.current = step
             self.changed()
             if (bug := (await attempt(self._undo, step)).error) is not None:  # an exception that cannot be handled, say

@@ -127,14 +127,16 @@ def judge(
     anything. `standing`: failures that stand whatever the verdict, `kept`: exceptions as text that the activity took
     for overruled.
     """
-    if cancelled or expired:
-        overruled = (*kept, *(outcome.lost if outcome else ()), *lost(plain(error)))
+
+    def overruled() -> tuple[str, ...]:
+        return (*kept, *(outcome.lost if outcome else ()), *lost(plain(error)))
+
     if cancelled:
-        return Outcome(trigger="cancel", failures=tuple(standing), lost=overruled, warning="after_cancel")
+        return Outcome(trigger="cancel", failures=tuple(standing), lost=overruled(), warning="after_cancel")
     if expired:
         ran_out = timeout()
         late = [] if ran_out is None else [Failure(error=ran_out)]
-        return Outcome(trigger="timed_out", failures=(*standing, *late), lost=overruled, warning="after_timeout")
+        return Outcome(trigger="timed_out", failures=(*standing, *late), lost=overruled(), warning="after_timeout")
     if error is not None:
         own = blame.of(failed(error, blame.boundary, blame.doing))
         return Outcome(trigger="errored", failures=(*standing, *own))

@@ -17,6 +17,7 @@ import trio
 from attrs import frozen
 
 from rollout_fsm.errors import SandboxError, text
+from rollout_fsm.foreign import optional
 from rollout_fsm.messages import JSON
 from rollout_fsm.network import NetworkPolicy
 
@@ -112,6 +113,7 @@ class Runtime(ABC):
         """Whether the box still answers. Asked after a program failed (L41)."""
         return not self.stopped
 
+    @optional
     async def kill(self) -> bool:
         """End every process that the harness started and wait for them; False if some survive (L13).
 
@@ -145,9 +147,11 @@ class Runtime(ABC):
         """Whether programs of the execution are held to a network policy that keeps anything from them."""
         return False
 
+    @optional
     async def prepare_setup(self) -> None:
         """Make ready for setup, called once at the end of booting (L2): setup has its network."""
 
+    @optional
     async def prepare_execution(self, routes: Sequence[Route]) -> None:
         """Apply the network policy of the execution; `routes` are the framework's own URLs, which stay open (L5)."""
 

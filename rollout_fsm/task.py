@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from attrs import Attribute, asdict, field, frozen, validators
 
+from rollout_fsm.foreign import optional
 from rollout_fsm.judge import Judge
 from rollout_fsm.limits import RolloutTimeouts
 from rollout_fsm.message_json import Said, as_messages
@@ -52,9 +53,11 @@ class Task:
     """What programs of the execution may reach, beside what their runtime's own policy keeps from them, and beside the
     framework's own routes, which stay open (L5). None: whatever the runtime lets them reach."""
 
+    @optional
     async def setup(self, trace: "Trace", runtime: Runtime) -> None:
         """Prepare the world for the agent. Shares `timeouts.setup` with the harness's setup (L4)."""
 
+    @optional
     async def finalize(self, trace: "Trace", runtime: Runtime) -> None:
         """Collect what scoring needs, after the exchange and before any signal (L50). Bounded by
         `timeouts.finalize`."""

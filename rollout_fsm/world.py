@@ -11,8 +11,8 @@ from attrs import define, field
 from rollout_fsm.agent_clock import AgentClock
 from rollout_fsm.clock import AnchoredClock
 from rollout_fsm.errors import RolloutError, RuntimeLifetimeError, SandboxError, text
-from rollout_fsm.foreign import call, is_overridden
-from rollout_fsm.harness import Harness, HarnessSession
+from rollout_fsm.foreign import call
+from rollout_fsm.harness import HarnessSession
 from rollout_fsm.holdings import Held, Holdings, Setting, WarningKind
 from rollout_fsm.keeping import Keeper
 from rollout_fsm.messages import Message
@@ -88,10 +88,13 @@ class World:
             self.plan.services.overdue.lift(self.bound)
 
     @staticmethod
-    async def proceed() -> None:
+    async def proceed(*, called: bool = True) -> None:
         """Go on to the next step of an activity, unless it was interrupted: code that swallowed that is not asked for
-        more (L14a)."""
-        if is_cancelled():
+        more (L14a). If nothing foreign was called since, no time has passed, and only who was told of the step can have
+        interrupted it."""
+        if not called:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        elif is_cancelled():
             await trio.lowlevel.checkpoint()
 
     def calling(self, boundary: type[RolloutError], doing: str, note: str = "") -> None:
@@ -115,19 +118,29 @@ class World:
         if self.keeper is not None:
             await self.keeper.durable()
 
-    def hold(self, kind: WarningKind, name: str, undo: Callable[[], Awaitable[None]]) -> None:
-        """Register what is to be released (L8), with the bound that its kind has (L55)."""
+    def hold(
+        self,
+        kind: WarningKind,
+        name: str,
+        undo: Callable[[], Awaitable[None]],
+        *,
+        of: tuple[object, str] | None = None,
+    ) -> None:
+        """Register what is to be released (L8), with the bound that its kind has (L55). `of`: whose method of which
+        name does that, so that there may turn out to be none."""
         setting: Setting = "close" if kind == "close" else "release"
         bound = getattr(self.plan.bounds, setting)
         boundary = self.blame.boundary
-        self.holdings.hold(Held(kind=kind, name=name, undo=undo, boundary=boundary, setting=setting, bound=bound))
+        held = Held(kind=kind, name=name, undo=undo, boundary=boundary, setting=setting, bound=bound, of=of)
+        self.holdings.hold(held)
 
     def hold_cleanup(self, runtime: Runtime) -> None:
         """From now on what the harness did to the runtime is to be undone, if it has a way to undo it (L8)."""
-        harness = self.plan.harness
-        if is_overridden(harness.cleanup, Harness.cleanup):
-            undo = partial(call, harness.cleanup, self.trace, runtime)
-            self.hold("cleanup", f"harness {self.plan.harness_name!r}", undo)
+        of = self.plan.harness, "cleanup"
+        self.hold("cleanup", f"harness {self.plan.harness_name!r}", partial(self._clean_up, runtime), of=of)
+
+    async def _clean_up(self, runtime: Runtime) -> None:
+        await call(self.plan.harness.cleanup, self.trace, runtime)
 
     def doing(self) -> str:
         """What is running, in the log."""

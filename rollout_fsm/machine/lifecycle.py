@@ -63,7 +63,7 @@ class _GuardCondition(Condition):
 class _DeclaredState(LibraryState):
     """A state that is named once and for all, and has nothing to call when it is entered or left."""
 
-    name: str = ""
+    name: str = ""  # in place of the library's property, which asks at each firing what kind of name it is
 
     def __init__(self, name: str, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)

@@ -1,7 +1,7 @@
 """`booting`: the runtime is started, or a borrowed one is taken over (L2, L8)."""
 
 from rollout_fsm.errors import HarnessError, ProviderError, SandboxError
-from rollout_fsm.foreign import call, is_overridden
+from rollout_fsm.foreign import call, is_given
 from rollout_fsm.outcome import Outcome
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.world import World
@@ -31,7 +31,7 @@ async def boot(world: World) -> Outcome:
         await call(runtime.start)
         await world.proceed()
         world.calling(SandboxError, "preparing the runtime for setup")
-        if is_overridden(runtime.prepare_setup, Runtime.prepare_setup):
+        if is_given(runtime, "prepare_setup"):
             await call(runtime.prepare_setup)
     kind = type(world.runtime).__name__
     world.trace.agent.runtime = {"type": "subprocess", "id": called, "borrowed": plan.borrowed is not None}

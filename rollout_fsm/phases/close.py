@@ -10,4 +10,5 @@ from rollout_fsm.world import World
 def close(world: World) -> Callable[[], Awaitable[None]] | None:
     """What closes the exchange; None if there is nothing to close. Each step has its own bound (L71)."""
     holdings = world.holdings
-    return partial(holdings.release, "close") if any(held.kind == "close" for held in holdings.held) else None
+    due = any(held.kind == "close" and held.is_due for held in holdings.held)
+    return partial(holdings.release, "close") if due else None

@@ -12,9 +12,9 @@ from attrs import evolve
 
 from rollout_fsm.attempt import Attempt, strikeable
 from rollout_fsm.errors import ErrorRecord, HarnessError, SandboxError, TaskError, TurnRefused, attribute, record, text
-from rollout_fsm.foreign import call, is_overridden
+from rollout_fsm.foreign import call, is_given
 from rollout_fsm.outcome import Failure, Outcome, bare, interrupts, lost, pass_on, plain
-from rollout_fsm.runtime import ProgramResult, Runtime
+from rollout_fsm.runtime import ProgramResult
 from rollout_fsm.segment_run import SegmentRun
 from rollout_fsm.world import World
 
@@ -26,8 +26,7 @@ async def segment(world: World) -> Outcome:
     """Run one segment of the harness, on the agent clock (L12)."""
     world.agent.start()
     try:
-        if world.agent.left <= 0:
-            await world.proceed()  # with nothing left of the budget, the harness is not asked (L13)
+        await world.proceed(called=False)  # with nothing left of the budget, the harness is not asked (L13)
         return await _run(world)
     finally:
         world.agent.stop()
@@ -150,7 +149,7 @@ async def _attributed_to_the_box(world: World, failure: ErrorRecord) -> ErrorRec
 def leave_early(world: World) -> Callable[[], Awaitable[Failure | None]] | None:
     """What stops the agent of a segment that is left early; None where none was started, or there is nothing to
     stop."""
-    killable = is_overridden(world.present_runtime.kill, Runtime.kill)
+    killable = is_given(world.present_runtime, "kill")
     return partial(_leave_early, world, world.segment) if killable and world.segment is not None else None
 
 

@@ -5,15 +5,13 @@ from functools import partial
 
 from rollout_fsm.attempt import strikeable
 from rollout_fsm.errors import HarnessError, InterceptionError, SandboxError, TaskError, ToolsetError
-from rollout_fsm.foreign import call, is_overridden
-from rollout_fsm.harness import Exchange, Harness, HarnessSession
+from rollout_fsm.foreign import call, is_given
+from rollout_fsm.harness import Exchange, HarnessSession
 from rollout_fsm.held_open import SessionHolds
 from rollout_fsm.holdings import Held, Holdings
 from rollout_fsm.outcome import Outcome
-from rollout_fsm.plan import NoGatewaySlot
-from rollout_fsm.runtime import Route, Runtime
+from rollout_fsm.runtime import Route
 from rollout_fsm.session import Session
-from rollout_fsm.task import Task
 from rollout_fsm.toolset import RolloutContext, Toolset
 from rollout_fsm.world import World
 
@@ -24,15 +22,15 @@ async def setup(world: World) -> Outcome:
     """Prepare the world for the exchange. What begins is registered for release in the same step (L8)."""
     plan, trace, runtime = world.plan, world.trace, world.require_runtime()
     world.calling(TaskError, "task setup", f"{SHARED}; harness setup had not started")
-    if is_overridden(plan.task.setup, Task.setup):
+    if given := is_given(plan.task, "setup"):
         await strikeable(call, plan.task.setup, trace, runtime)
-        await world.proceed()
+    await world.proceed(called=given)
 
     world.calling(HarnessError, "harness setup", SHARED)
     world.hold_cleanup(runtime)
-    if is_overridden(plan.harness.setup, Harness.setup):
+    if given := is_given(plan.harness, "setup"):
         await strikeable(call, plan.harness.setup, runtime)
-        await world.proceed()
+    await world.proceed(called=given)
 
     world.calling(TaskError, "naming the task's tool servers", SHARED)
     own = list(plan.task.toolsets())
@@ -49,7 +47,7 @@ async def setup(world: World) -> Outcome:
         slot.close()
         state.close()
 
-    if not isinstance(slot, NoGatewaySlot):
+    if slot.url:
         world.hold("close", "interception slot", close_slot)
 
     routes = [Route(slot.url, slot.answer)] if slot.url else []
@@ -74,9 +72,9 @@ async def setup(world: World) -> Outcome:
         world.tool_urls[name] = _reachable(world, f"tool server {name!r}", url)
 
     world.calling(SandboxError, "applying the network policy", SHARED)
-    if is_overridden(runtime.prepare_execution, Runtime.prepare_execution):
+    if given := is_given(runtime, "prepare_execution"):
         await call(runtime.prepare_execution, routes)
-        await world.proceed()
+    await world.proceed(called=given)
     if not isinstance(restricted := runtime.restricted, bool):
         raise TypeError(f"restricted of the runtime is of type {type(restricted).__name__}; it is a bool")
     session.restricted = restricted
@@ -106,9 +104,12 @@ async def setup(world: World) -> Outcome:
     if not isinstance(harness_session, HarnessSession):
         raise TypeError(f"open_session returned {type(harness_session).__name__}; it returns a HarnessSession")
     world.harness_session = harness_session
-    if is_overridden(harness_session.close, HarnessSession.close):
-        world.hold("close", "harness session", partial(call, harness_session.close))
+    world.hold("close", "harness session", partial(_close, harness_session), of=(harness_session, "close"))
     return Outcome(trigger="ready")
+
+
+async def _close(session: HarnessSession) -> None:
+    await call(session.close)
 
 
 def _leave_after_session(holdings: Holdings, place: int, bound: float, leave: Callable[[], Awaitable[None]]) -> None:
