@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Literal, get_args
 
-from attrs import Attribute, asdict, evolve, field, fields, frozen
+from attrs import Attribute, asdict, field, fields, frozen
 
 from rollout_fsm.trace import Trace
 
@@ -81,17 +81,6 @@ class RolloutTimeouts:
             if value == math.inf and name != "agent":
                 raise ValueError(f"{name} must be a finite number of seconds: only agent may have no bound (L2)")
 
-    def over(self, other: "RolloutTimeouts | None") -> "RolloutTimeouts":
-        """These bounds where they are set, the other's elsewhere."""
-        if other is None:
-            return self
-        return evolve(other, **{name: value for name, value in asdict(self).items() if value is not None})
-
-
-DEFAULT_TIMEOUTS = RolloutTimeouts(
-    boot=600, setup=600, agent=math.inf, finalize=300, scoring=600, hook=60, drain=30, close=60, release=60
-)
-
 
 @frozen(kw_only=True)
 class Bounds:
@@ -110,14 +99,21 @@ class Bounds:
     @classmethod
     def settle(cls, run: RolloutTimeouts | None, task: RolloutTimeouts | None) -> "Bounds":
         """Field by field: the run's where set, else the task's, else the default."""
-        return _settled(run, task)
+        if run is None and task is None:
+            return DEFAULT_BOUNDS
+        of_run, of_task = _bounds_of(run or _UNSET), _bounds_of(task or _UNSET)
+        settled = asdict(DEFAULT_BOUNDS)
+        for bounds in (of_task, of_run):
+            settled |= {name: bound for name, bound in zip(_NAMES, bounds, strict=True) if bound is not None}
+        return cls(**settled)
 
 
-@lru_cache(maxsize=1_000)
-def _settled(run: RolloutTimeouts | None, task: RolloutTimeouts | None) -> Bounds:
-    """A run has few kinds of bounds and many rollouts."""
-    settled = (run or RolloutTimeouts()).over((task or RolloutTimeouts()).over(DEFAULT_TIMEOUTS))
-    return Bounds(**asdict(settled))
+DEFAULT_BOUNDS = Bounds(
+    boot=600, setup=600, agent=math.inf, finalize=300, scoring=600, hook=60, drain=30, close=60, release=60
+)
+_NAMES = tuple(attribute.name for attribute in fields(Bounds))
+_bounds_of: Callable[[object], tuple[float | None, ...]] = attrgetter(*_NAMES)
+_UNSET = RolloutTimeouts()
 
 
 AgentExpiry = Literal["fail", "stop"]

@@ -14,7 +14,7 @@ import trio
 from rollout_fsm.attempt import Attempt, attempt
 from rollout_fsm.errors import SandboxError, text
 from rollout_fsm.foreign import call
-from rollout_fsm.limits import DEFAULT_TIMEOUTS
+from rollout_fsm.limits import DEFAULT_BOUNDS
 from rollout_fsm.outcome import bare, interrupts, nobodys, pass_on, plain
 from rollout_fsm.overdue import Overdue
 from rollout_fsm.runtime import Runtime, runtime_class
@@ -63,7 +63,7 @@ async def remove(lease: "Lease", journal: "Journal", overdue: Overdue) -> None:
     async def reclaim() -> None:
         await call(runtime_class(lease.owner).reclaim, lease.data)
 
-    if await _asked(reclaim, lease, overdue, bound=DEFAULT_TIMEOUTS.release or 0.0, to_be="removed") is not None:
+    if await _asked(reclaim, lease, overdue, bound=DEFAULT_BOUNDS.release, to_be="removed") is not None:
         journal.released(lease.number)
         log.info("the %s %s, which a process that died had left, was removed", lease.kind, lease.name)
 

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache
+from operator import attrgetter
 from typing import Any, Required, TypedDict
 
-from attrs import asdict
+from attrs import AttrsInstance, fields
 
 from rollout_fsm.flow import DRAINED
 from rollout_fsm.harness import Harness
@@ -114,7 +115,20 @@ def settle(task: Task, *, has_user: bool, services: Services, settings: Mapping[
 
 
 _NO_LIMITS, _DEFAULT_POLICY, _DEFAULT_SAMPLING = RolloutLimits(), RolloutPolicy(), Sampling()
-_flat = partial(asdict, recurse=False)
+
+
+@cache
+def _fields_of(kind: type[AttrsInstance]) -> tuple[tuple[str, ...], Callable[[object], tuple[JSON, ...]]]:
+    names = tuple(attribute.name for attribute in fields(kind))
+    return names, attrgetter(*names)
+
+
+def _flat(settings: AttrsInstance) -> dict[str, JSON]:
+    """The fields by name, as they are."""
+    names, values = _fields_of(type(settings))
+    return dict(zip(names, values(settings), strict=True))
+
+
 _KINDS: Mapping[str, type] = {
     "harness": Harness,
     "model": Model,
@@ -148,20 +162,15 @@ def agent_config(plan: Plan) -> dict[str, JSON]:
     bounds = plan.bounds
     harness: dict[str, JSON] = {
         "id": plan.harness_name,
-        "policy": dict(_fields(plan.policy)),
-        "timeouts": {name: seconds for name, seconds in _fields(bounds) if seconds != math.inf},
+        "policy": _flat(plan.policy),
+        "timeouts": {name: seconds for name, seconds in _flat(bounds).items() if seconds != math.inf},
     }
     timeout: dict[str, JSON] = {"setup": bounds.setup, "finalize": bounds.finalize, "scoring": bounds.scoring}
     if bounds.agent != math.inf:
         timeout["rollout"] = bounds.agent
     config: dict[str, JSON] = {"harness": harness, "model": plan.model_name, "timeout": timeout}
-    if sampling := {name: value for name, value in _flat(plan.sampling).items() if value not in (None, {})}:
+    sampling: dict[str, JSON] = {name: value for name, value in _flat(plan.sampling).items() if value not in (None, {})}
+    if sampling:
         config["sampling"] = sampling
-    config.update((name, cap) for name, cap in _fields(plan.limits) if cap is not None)
+    config.update((name, cap) for name, cap in _flat(plan.limits).items() if cap is not None)
     return config
-
-
-@lru_cache
-def _fields(settled: RolloutPolicy | RolloutLimits | Bounds) -> tuple[tuple[str, str | float | None], ...]:
-    """The fields of settings that most rollouts share, by name."""
-    return tuple(_flat(settled).items())

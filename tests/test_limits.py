@@ -258,3 +258,9 @@ async def test_the_tasks_own_bounds_hold_where_the_run_sets_none() -> None:
     world = World(script={"task.setup": trio.sleep_forever})
     trace = await play(world, task=world_task(world, timeouts=RolloutTimeouts(setup=3)))
     assert "timeouts.setup = 3 s" in trace.errors[0].message
+
+
+def test_a_bound_is_settled_as_it_was_given_whatever_equal_one_was_settled_before() -> None:
+    given = [60.0, 60, 60.0]
+    settled = [Bounds.settle(RolloutTimeouts(setup=seconds), RolloutTimeouts(setup=7)).setup for seconds in given]
+    assert list(map(repr, settled)) == list(map(repr, given))
