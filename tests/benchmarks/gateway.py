@@ -22,7 +22,7 @@ from rollout_fsm import (
     open_engine,
 )
 from tests.benchmarks.carrying import Case, cases, measured, say, upstream
-from tests.benchmarks.waiting import Nowhere
+from tests.benchmarks.scripted import Nowhere
 
 
 class Elsewhere(Harness):

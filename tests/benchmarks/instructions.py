@@ -1,11 +1,10 @@
 """How many instructions a rollout and a turn take: the figure that does not depend on the machine's mood.
 
 Counted by `perf` where it may, else by valgrind's callgrind, which takes fifty times as long. Each work is done in two
-sizes, and the difference divided, so that start and import are not in it. A count is compared to one that was kept in
-`instructions.json` with the versions it was taken with; it is exact to a few in a thousand, and nothing fails by it.
+sizes, and the difference divided, so that start and import are not in it. A count is compared to one that was kept with
+its versions; it is exact to a few in a thousand, and nothing fails by it.
 """
 
-import json
 import os
 import re
 import shutil
@@ -13,16 +12,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from typing import Literal, TypeAlias
 
 from attrs import frozen
 
+from tests.benchmarks.results import Figure
 from tests.benchmarks.sampling import SampleError, run
 from tests.benchmarks.works import both
 
-KEPT = Path(__file__).with_name("instructions.json")
+COUNTED = UNIT = "instructions"
 CALLGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
 PERF = ("perf", "stat", "-x,", "-e", "instructions:u")
+
+Side: TypeAlias = Literal["ours", "peer"]
 
 
 @frozen(kw_only=True)
@@ -36,9 +38,9 @@ class Difference:
     also_there: bool = True
     """Whether it is counted on the peer's side, too: not what would take an hour."""
 
-    def command(self, python: str, side: str, size: int) -> Sequence[str]:
-        """The program that does so much of it."""
-        return python, *both(self.work, size, *self.further)[side]
+    def program(self, side: Side, size: int) -> Sequence[str]:
+        """What follows the interpreter, to do so much of it."""
+        return both(self.work, size, *self.further)[side]
 
 
 DIFFERENCES = (
@@ -56,13 +58,31 @@ class Counted:
 
     about: str
     ours: int
-    kept: int | None
+    kept: float | None
     peer: int | None
 
     @property
     def change(self) -> float | None:
         """In percent of what was kept."""
         return None if self.kept is None else (self.ours / self.kept - 1) * 100
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times fewer they are here."""
+        return None if self.peer is None else self.peer / self.ours
+
+    def figure(self) -> Figure:
+        """As it is kept."""
+        return Figure(
+            work=COUNTED,
+            about=self.about,
+            unit=UNIT,
+            here=self.ours,
+            peer=self.peer,
+            times_better=self.ratio,
+            mark=None,
+            samples={"here": [self.ours], "peer": [] if self.peer is None else [self.peer]},
+        )
 
 
 def counter() -> tuple[str, ...] | None:
@@ -74,23 +94,29 @@ def counter() -> tuple[str, ...] | None:
     return CALLGRIND if shutil.which(CALLGRIND[0]) else None
 
 
+def version_of(tool: Sequence[str]) -> Mapping[str, str]:
+    """The version of a tool, by its name."""
+    told = subprocess.run([tool[0], "--version"], capture_output=True, text=True).stdout
+    return {tool[0]: re.split(r"[\s-]", told.strip())[-1]}
+
+
 def count(
     tool: Sequence[str],
     differences: Sequence[Difference],
     *,
     peer: str | None,
-    kept: Mapping[str, int],
+    kept: Mapping[str, float],
     progress: Callable[[str], None],
 ) -> Iterator[Counted]:
     """Count all, as many at once as there are cores: a count is the same on a busy machine. Raises `SampleError`."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
 
-        def ask(difference: Difference, python: str, side: str) -> Callable[[], int]:
-            ends = [
-                pool.submit(_count, tool, difference.command(python, side, size), progress) for size in difference.sizes
-            ]
-            few, many = difference.sizes
-            return lambda: round((ends[1].result() - ends[0].result()) / (many - few))
+        def ask(difference: Difference, python: str, side: Side) -> Callable[[], int]:
+            few, many = (
+                pool.submit(_count, tool, python, difference.program(side, size), progress) for size in difference.sizes
+            )
+            size = difference.sizes[1] - difference.sizes[0]
+            return lambda: round((many.result() - few.result()) / size)
 
         asked = [
             (
@@ -100,13 +126,16 @@ def count(
             )
             for one in differences
         ]
-        for about, ours, theirs in asked:
-            yield Counted(about=about, ours=ours(), kept=kept.get(about), peer=None if theirs is None else theirs())
+        try:
+            for about, ours, theirs in asked:
+                yield Counted(about=about, ours=ours(), kept=kept.get(about), peer=None if theirs is None else theirs())
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # after a failure or Ctrl-C, begin no further one
 
 
-def _count(tool: Sequence[str], command: Sequence[str], progress: Callable[[str], None]) -> int:
-    progress(f"counting {' '.join(command[1:])}")
-    told = _told(run([*tool, *command], PYTHONHASHSEED="0").stderr)
+def _count(tool: Sequence[str], python: str, program: Sequence[str], progress: Callable[[str], None]) -> int:
+    progress(f"counting {python} {' '.join(program)}")
+    told = _told(run(python, program, under=tool, PYTHONHASHSEED="0").stderr)
     if told is None:
         raise SampleError(f"{tool[0]} told no number of instructions")
     return told
@@ -115,24 +144,3 @@ def _count(tool: Sequence[str], command: Sequence[str], progress: Callable[[str]
 def _told(stderr: str) -> int | None:
     found = re.search(r"^(\d+),,instructions:u|Collected : (\d+)", stderr, re.MULTILINE)
     return int(found[1] or found[2]) if found else None
-
-
-@frozen(kw_only=True)
-class Kept:
-    """Counts as they were kept, with the tool and the versions."""
-
-    tool: str
-    versions: Mapping[str, str]
-    figures: Mapping[str, int]
-
-    @classmethod
-    def read(cls) -> "Kept | None":
-        """What was kept last; None if nothing was."""
-        return cls(**json.loads(KEPT.read_text())) if KEPT.exists() else None
-
-    def write(self) -> None:
-        """Keep this instead."""
-        KEPT.write_text(
-            json.dumps({"tool": self.tool, "versions": dict(self.versions), "figures": dict(self.figures)}, indent=1)
-            + "\n"
-        )

@@ -5,7 +5,6 @@
 Prints one JSON object of figures. `peer.py` is the same work on the other side, function by function.
 """
 
-import gc
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -68,19 +67,13 @@ async def memory(number: int) -> dict[str, float]:
     asked = [Asked() for _ in range(number)]
     async with open_engine(gateway=False) as engine:
         checked(await engine.run(*tasks(1), **given))
-        before, stopped = weighed(), Nowhere.stops
+        before, stopped = resident(), Nowhere.stops
         async with AsyncExitStack() as stack:
             everyone = [await stack.enter_async_context(engine.interaction(task, **given)) for task in asked]
-            taken = weighed() - before
+            taken = resident() - before
             assert all(one.rollout.can_go_on for one in everyone)
     assert Nowhere.stops - stopped == number, "a box was left standing"
     return {"kib": taken / number / 1024}
-
-
-def weighed() -> int:
-    """Bytes of this process that are in memory, without what is garbage."""
-    gc.collect()
-    return resident()
 
 
 async def cancelling(number: int) -> dict[str, float]:

@@ -11,7 +11,11 @@ from typing import Any
 
 from attrs import define, field
 
-from tests.benchmarks.works import ROOT, Measure, Work
+from tests.benchmarks.results import Figure
+from tests.benchmarks.works import ROOT, Measure, Sample, Work
+
+LEFT_TO_THE_USER = ("PYTHONHOME", "PYTHONPYCACHEPREFIX")
+"""Of the variables that change what an interpreter does: those that change nothing about what its work costs."""
 
 
 class SampleError(Exception):
@@ -52,6 +56,19 @@ class Found:
             return None
         return self.here / self.there if self.measure.more_is_better else self.there / self.here
 
+    def figure(self) -> Figure:
+        """As it is kept."""
+        return Figure(
+            work=self.work,
+            about=self.about,
+            unit=self.measure.unit,
+            here=self.here,
+            peer=self.there,
+            times_better=self.ratio,
+            mark=self.measure.mark,
+            samples={"here": self.ours, "peer": self.peer},
+        )
+
 
 def take(
     given: Iterable[Work],
@@ -66,10 +83,12 @@ def take(
         for sample in work.samples:
             found = [Found(work=work.name, about=sample.about, measure=measure) for measure in sample.measures]
             try:
+                if sample.warmed:
+                    progress(f"{sample.about}: once before, not counted")
+                    _once(sample, peer)
                 for number in range(runs):
                     progress(f"{sample.about}: run {number + 1} of {runs}")
-                    ours = figures(sys.executable, sample.ours)
-                    theirs = {} if peer is None or sample.peer is None else figures(peer, sample.peer)
+                    ours, theirs = _once(sample, peer)
                     for one in found:
                         one.add(ours, theirs)
             except SampleError as error:
@@ -78,19 +97,50 @@ def take(
                 yield from found
 
 
-def figures(python: str, arguments: Sequence[str]) -> Mapping[str, Any]:
-    """What a sample prints. Raises `SampleError`."""
-    found: dict[str, Any] = json.loads(run([python, *arguments]).stdout)
+def _once(sample: Sample, peer: str | None) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    keys = [measure.key for measure in sample.measures]
+    ours = figures(sys.executable, sample.ours, keys)
+    return ours, {} if peer is None or sample.peer is None else figures(peer, sample.peer, keys)
+
+
+def figures(python: str, arguments: Sequence[str], keys: Iterable[str] = ()) -> Mapping[str, Any]:
+    """What a sample prints: one JSON object that has these keys. Raises `SampleError`."""
+    told = run(python, arguments).stdout
+    try:
+        found = json.loads(told)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not found.keys() >= set(keys):
+        raise SampleError(f"{shlex.join((python, *arguments))} printed no figures: {told[:80]!r}")
     return found
 
 
-def run(command: Sequence[str], **variables: str) -> "subprocess.CompletedProcess[str]":
-    """A program that came through, run in the project's folder. Raises `SampleError`."""
+def run(
+    python: str, arguments: Sequence[str], *, under: Sequence[str] = (), **variables: str
+) -> "subprocess.CompletedProcess[str]":
+    """A program that came through, run in the project's folder, by a tool if one is named. Raises `SampleError`."""
+    command = [*under, python, *arguments]
     try:
-        done = subprocess.run(command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True)
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment(python) | variables, capture_output=True, text=True, errors="replace"
+        )
     except OSError as error:
         raise SampleError(f"{command[0]} cannot be run: {error.strerror}") from error
     if done.returncode:
         last = (done.stderr.strip() or "it said nothing").splitlines()[-1]
         raise SampleError(f"{shlex.join(command)} came to nothing (exit code {done.returncode}): {last}")
     return done
+
+
+def environment(python: str) -> dict[str, str]:
+    """What both sides run with: nothing that makes Python write no bytecode, check more or less, or find other modules.
+
+    Only this side finds this checkout, whatever is installed.
+    """
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTHON") or name in LEFT_TO_THE_USER
+    }
+    if python == sys.executable:
+        path = filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
+        kept["PYTHONPATH"] = os.pathsep.join(path)
+    return kept

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from tests.benchmarks.instructions import Counted
-from tests.benchmarks.sampling import Found
+from tests.benchmarks.results import Figure
 
 
 def figure(value: float | None) -> str:
@@ -22,15 +22,23 @@ def times(value: float | None) -> str:
     return "" if value is None else f"{figure(value)}×"
 
 
-def figures_table(found: Iterable[Found], *, peer: bool) -> str:
+def figures_table(found: Iterable[Figure], *, peer: bool) -> str:
     """All figures; with the peer's beside them, the ratio, and the mark where there is one."""
-    rows = [[one.about, one.measure.unit, figure(one.here)] for one in found]
     if not peer:
-        return table(["work", "unit", "here"], rows)
-    for row, one in zip(rows, found, strict=True):
-        mark = one.measure.mark
-        row += figure(one.there), times(one.ratio), "" if mark is None else f"≥ {mark:g}×"
-    return table(["work", "unit", "here", "peer", "times better", "mark"], rows)
+        return table(["work", "unit", "here"], ([one.about, one.unit, figure(one.here)] for one in found))
+    rows = (
+        [
+            one.about,
+            one.unit,
+            figure(one.here),
+            figure(one.peer),
+            times(one.times_better),
+            "" if one.mark is None else f"≥ {one.mark:g}×",
+            "" if one.reached is None else ("no", "yes")[one.reached],
+        ]
+        for one in found
+    )
+    return table(["work", "unit", "here", "peer", "times better", "mark", "reached"], rows)
 
 
 def counts_table(found: Sequence[Counted], *, peer: bool) -> str:
@@ -40,7 +48,7 @@ def counts_table(found: Sequence[Counted], *, peer: bool) -> str:
             one.about,
             "instructions",
             f"{one.ours:,}",
-            "" if one.kept is None else f"{one.kept:,}",
+            "" if one.kept is None else f"{one.kept:,.0f}",
             "" if one.change is None else f"{one.change:+.1f} %",
         ]
         for one in found
@@ -49,7 +57,7 @@ def counts_table(found: Sequence[Counted], *, peer: bool) -> str:
     if not peer:
         return table(head, rows)
     for row, one in zip(rows, found, strict=True):
-        row += ("", "") if one.peer is None else (f"{one.peer:,}", times(one.peer / one.ours))
+        row += "" if one.peer is None else f"{one.peer:,}", times(one.ratio)
     return table([*head, "peer", "times better"], rows)
 
 

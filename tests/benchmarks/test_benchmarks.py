@@ -2,15 +2,18 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.__main__ import NAMES, main, parser
+from tests.benchmarks.__main__ import INTERRUPTED, main
 from tests.benchmarks.instructions import Counted, Difference, count
-from tests.benchmarks.sampling import Found, SampleError, take
+from tests.benchmarks.options import NAMES, parser
+from tests.benchmarks.sampling import LEFT_TO_THE_USER, Found, SampleError, figures, take
+from tests.benchmarks.stand_in import FIGURE, stand_in
 from tests.benchmarks.tables import counts_table, figure, figures_table
 from tests.benchmarks.works import HERE, ROOT, Measure, Sample, Work, works
 
@@ -73,6 +76,45 @@ def test_the_same_work_is_done_in_the_peers_interpreter_in_turn(
 
 
 @pytest.mark.whole_process
+def test_a_peer_is_asked_for_the_figures_of_every_run_and_stands_beside_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path / "bin" / "python")
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--small", "--runs", "2", "--only", "import", "simulation", "--json", "figures.json"]
+    assert main([*arguments, "--peer", "bin/python"]) == 0
+    told = json.loads(Path("figures.json").read_text())
+    assert told["peer"] == {"python": "3", "verifiers": "0", "pydantic": "0", "aiohttp": "0"}
+    for one in told["figures"]:
+        assert len(one["samples"]["here"]) == 2
+        assert one["samples"]["peer"] == ([] if one["work"] == "simulation" else [FIGURE, FIGURE])
+        assert one["times_better"] == (None if one["work"] == "simulation" else pytest.approx(FIGURE / one["here"]))
+    out, err = capsys.readouterr()
+    assert "peer: python 3, verifiers 0, pydantic 0, aiohttp 0" in out
+    assert err.splitlines()[:2] == [
+        "import rollout_fsm: once before, not counted",
+        "import rollout_fsm: run 1 of 2",
+    ]
+
+
+@pytest.mark.whole_process
+def test_ctrl_c_ends_it_and_what_was_found_is_whole(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    command = [sys.executable, "-m", "tests.benchmarks", "--small", "--only", "simulation", "--runs", "100000"]
+    with subprocess.Popen(
+        [*command, "--json", str(file)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "simulated rollouts: run 1 of 100000\n"
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate()
+    assert process.returncode == 130
+    assert told.splitlines()[-1] == f"python -m tests.benchmarks: {INTERRUPTED}"
+    assert "Traceback" not in told
+    assert [json.loads(file.read_text())[name] for name in ("figures", "failed")] == [[], [INTERRUPTED]]
+
+
+@pytest.mark.whole_process
 def test_every_other_work_runs_in_the_peers_interpreter_without_anything_of_ours(peer: str) -> None:
     subprocess.run([peer, "-c", EVERY_WORK_THERE], cwd=ROOT / HERE, check=True)
     (sample,) = (one for one in works(small=True)[4].samples if one.about == "gateway, 1 connection, 1 kB, plain")
@@ -88,11 +130,21 @@ def test_every_other_work_runs_in_the_peers_interpreter_without_anything_of_ours
         (["--runs", "many"], "argument --runs: 'many' is no number of runs; 1 is the least"),
         (["--only", "speed"], f"argument --only: invalid choice: 'speed' (choose from {', '.join(map(repr, NAMES))})"),
         (["--frobnicate"], "unrecognized arguments: --frobnicate"),
-        (["--keep"], "--keep keeps what --instructions counts"),
-        (["--keep", "--instructions", "--small"], "--keep keeps counts that say something; leave --small"),
-        (["--instructions", "--only", "memory"], "--instructions counts rollouts and turns; leave --only"),
+        (["--keep", "--instructions", "--small"], "--keep keeps figures that say something; leave --small"),
+        (["--instructions", "--only", "memory"], "--instructions counts rollouts and turns, once; leave --only"),
+        (["--instructions", "--runs", "7"], "--instructions counts rollouts and turns, once; leave --runs"),
+        (["--keep", "--runs", "4"], "--keep keeps medians of at least 5 runs; leave --runs"),
+        (["--keep", "--runs", "7"], "--keep keeps figures that stand beside a peer's; give --peer"),
+        (["--table", "--peer", "python"], "--table measures nothing; leave --peer"),
+        (["--table", "/nowhere/a.json"], "/nowhere/a.json cannot be read: No such file or directory"),
         (["--json", "/nowhere/figures.json"], "--json: there is no folder /nowhere"),
+        (["--json", "/dev"], "--json: /dev cannot be written"),
         (["--peer", "/nowhere/python"], "--peer: /nowhere/python cannot be run: No such file or directory"),
+        (
+            ["--peer", "echo"],
+            "--peer: echo tests/benchmarks/surroundings.py verifiers pydantic aiohttp printed no figures: "
+            "'tests/benchmarks/surroundings.py verifiers pydantic aiohttp\\n'",
+        ),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused_in_one_line(
@@ -114,7 +166,8 @@ def test_an_interpreter_without_verifiers_is_no_peer(capsys: pytest.CaptureFixtu
 
 def test_the_help_says_every_work_and_option() -> None:
     told = parser().format_help()
-    for word in (*NAMES, "--peer", "--runs", "--only", "--json", "--marks", "--small", "--instructions", "--keep"):
+    options = "--peer", "--runs", "--only", "--json", "--marks", "--small", "--instructions", "--table", "--keep"
+    for word in (*NAMES, *options):
         assert word in told
 
 
@@ -128,6 +181,29 @@ def test_a_sample_that_fails_takes_no_other_with_it() -> None:
     assert [(one.about, one.ours) for one in found] == [("whole", [2, 2])]
     (line,) = failed
     assert line.endswith("came to nothing (exit code 1): it broke")
+
+
+def test_a_run_before_that_warms_is_not_counted(tmp_path: Path) -> None:
+    file = tmp_path / "runs"
+    program = (
+        f"n = len(open({str(file)!r}, 'a+').read()); print(n, file=open({str(file)!r}, 'a')); print('{{\"x\": 1}}')"
+    )
+    measures = (Measure("x", "s"),)
+    sample = Sample(about="warm", ours=("-c", program), peer=None, measures=measures, warmed=True)
+    (found,) = take([Work(name="w", samples=(sample,))], peer=None, runs=2, progress=lambda _: None, failed=pytest.fail)
+    assert found.ours == [1, 1]
+    assert len(file.read_text().splitlines()) == 3
+
+
+def test_what_a_shell_sets_of_python_changes_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONOPTIMIZE", "PYTHONPATH"):
+        monkeypatch.setenv(name, "1")
+    for name in LEFT_TO_THE_USER:
+        monkeypatch.delenv(name, raising=False)
+    here = figures(sys.executable, ("-c", "import os, json; print(json.dumps(dict(os.environ)))"))
+    there = figures("sh", ("-c", f"{sys.executable} -c 'import os, json; print(json.dumps(dict(os.environ)))'"))
+    assert {name: value for name, value in here.items() if name.startswith("PYTHON")} == {"PYTHONPATH": f"{ROOT}:1"}
+    assert not [name for name in there if name.startswith("PYTHON")]
 
 
 @pytest.mark.parametrize(("unit", "ratio"), [("calls/s", 3), ("ms", 1 / 3)])
@@ -161,13 +237,15 @@ def test_a_figure_has_three_digits_that_count(value: float | None, told: str) ->
 def test_the_tables_are_markdown() -> None:
     found = [
         Found(work="w", about="rollouts", measure=Measure("x", "calls/s", mark=2), ours=[1500], peer=[500]),
+        Found(work="w", about="opened", measure=Measure("x", "ms", mark=2), ours=[1], peer=[1.5]),
         Found(work="w", about="played", measure=Measure("x", "s"), ours=[0.25]),
     ]
-    assert figures_table(found, peer=True).splitlines() == [
-        "| work     | unit    |  here | peer | times better | mark |",
-        "|----------|---------|------:|-----:|-------------:|-----:|",
-        "| rollouts | calls/s | 1,500 |  500 |        3.00× | ≥ 2× |",
-        "| played   | s       | 0.250 |      |              |      |",
+    assert figures_table([one.figure() for one in found], peer=True).splitlines() == [
+        "| work     | unit    |  here | peer | times better | mark | reached |",
+        "|----------|---------|------:|-----:|-------------:|-----:|--------:|",
+        "| rollouts | calls/s | 1,500 |  500 |        3.00× | ≥ 2× |     yes |",
+        "| opened   | ms      |  1.00 | 1.50 |        1.50× | ≥ 2× |      no |",
+        "| played   | s       | 0.250 |      |              |      |         |",
     ]
     counts = [Counted(about="a turn", ours=1100, kept=1000, peer=None), Counted(about="b", ours=9, kept=None, peer=18)]
     assert counts_table(counts, peer=True).splitlines() == [
@@ -198,3 +276,12 @@ def test_a_tool_that_tells_no_number_is_no_count() -> None:
     asked = [Difference(about="a turn", work="turns", sizes=(1, 2))]
     with pytest.raises(SampleError, match="told no number of instructions"):
         list(count((sys.executable, "-c", "0"), asked, peer=None, kept={}, progress=lambda _: None))
+
+
+def test_after_a_count_that_failed_no_other_one_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    asked = [Difference(about=f"a turn, {place}", work="turns", sizes=(1, 2)) for place in range(20)]
+    begun: list[str] = []
+    with pytest.raises(SampleError, match="it broke"):
+        list(count((sys.executable, "-c", "exit('it broke')"), asked, peer=None, kept={}, progress=begun.append))
+    assert len(begun) < 2 * len(asked)

@@ -7,6 +7,7 @@ peer's. A mark says how many times better than the peer's a figure is to be.
 from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
+from typing import TypedDict
 
 from attrs import frozen
 
@@ -42,6 +43,10 @@ class Measure:
     unit: str
     mark: float | None = None
     """How many times better than the peer's it is to be."""
+    shown: bool = False
+    """The README shows it, as it does those with a mark."""
+    group: str | None = None
+    """Of those with the same word here, the README shows the one that compares worst."""
 
     @property
     def more_is_better(self) -> bool:
@@ -58,6 +63,8 @@ class Sample:
     """What follows the interpreter."""
     peer: tuple[str, ...] | None
     measures: tuple[Measure, ...]
+    warmed: bool = False
+    """Whether each side does it once before, uncounted: bytecode is then written, and files are in memory."""
 
 
 @frozen(kw_only=True)
@@ -81,7 +88,14 @@ def works(*, small: bool) -> Sequence[Work]:
     )
 
 
-def both(work: str, *numbers: int) -> dict[str, tuple[str, ...]]:
+class Sides(TypedDict):
+    """What follows the interpreter, on either side."""
+
+    ours: tuple[str, ...]
+    peer: tuple[str, ...]
+
+
+def both(work: str, *numbers: int) -> Sides:
     """How the same work is done on either side."""
     arguments = work, *map(str, numbers)
     return {"ours": ("-m", "tests.benchmarks.ours", *arguments), "peer": (str(HERE / "peer.py"), *arguments)}
@@ -106,7 +120,7 @@ def _turns(small: bool) -> Iterable[Sample]:
                 Measure("total_s", "s", mark=50 if number == 2000 else None),
                 Measure("total_cpu_s", "s of CPU"),
                 Measure("last_us", "µs the last turn"),
-                Measure("last_cpu_us", "µs of CPU the last turn"),
+                Measure("last_cpu_us", "µs of CPU the last turn", shown=number != 500),
             ),
         )
 
@@ -139,11 +153,17 @@ def _gateway(small: bool) -> Iterable[Sample]:
             ours=("-m", "tests.benchmarks.gateway", *arguments),
             peer=(str(HERE / "peer_gateway.py"), *arguments),
             measures=(
-                Measure(f"{case}/calls_per_second", "calls/s", mark=1.5 if connections == 1 else 3.5),
+                Measure(
+                    f"{case}/calls_per_second",
+                    "calls/s",
+                    mark=1.5 if connections == 1 else 3.5,
+                    group=f"calls/s, {connections}",
+                ),
                 Measure(f"{case}/cpu_ms_per_call", "ms of CPU a call"),
                 Measure(f"{case}/added_p50_ms", "ms added, p50"),
                 Measure(f"{case}/added_p99_ms", "ms added, p99"),
-                Measure(f"{case}/p99_ms", "ms, p99", mark=None if connections == 1 else 10),
+                Measure(f"{case}/p99_ms", "ms, p99", mark=None if connections == 1 else 10, group="p99"),
+                Measure(f"{case}/failed_calls", "calls that failed"),
             ),
         )
 
@@ -164,6 +184,7 @@ def _import() -> Iterable[Sample]:
                 Measure("cpu_ms", "ms of CPU"),
                 Measure("mib", "MiB", mark=4),
             ),
+            warmed=True,
         )
 
 
@@ -172,5 +193,5 @@ def _simulation(small: bool) -> Iterable[Sample]:
         about="simulated rollouts",
         ours=both("simulation", 2 if small else 200)["ours"],
         peer=None,
-        measures=(Measure("rate", "rollouts/s"), Measure("cpu_us", "µs of CPU each")),
+        measures=(Measure("rate", "rollouts/s", shown=True), Measure("cpu_us", "µs of CPU each")),
     )

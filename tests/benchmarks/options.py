@@ -1,0 +1,105 @@
+"""What can be asked of the benchmarks."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from tests.benchmarks.works import works
+
+RUNS = 5
+"""Samples of each figure; fewer are not kept."""
+NAMES = [work.name for work in works(small=True)]
+ABOUT = """\
+Measures what the engine costs, with a scripted box, harness and model that never wait. Each figure is the median of
+several runs, each in a process of its own. With a peer, the same work is done there in turn, and it is said how many
+times better the figure is here (a rate higher, a cost lower), beside the mark that is to be reached. No figure is a
+failure. All of it takes about five minutes; with a peer, whose long rollouts are long, about half an hour.
+
+works:
+  rollouts    whole rollouts of one turn, one reward and one metric: one after another, and 100 at once
+  turns       one rollout of 10 to 2,000 turns, each re-sending the whole conversation, all four limits set
+  memory      what an open idle rollout adds to the process (RSS), with 1,000 and 10,000 open
+  cancelling  1,000 rollouts in flight, until the last one is released
+  gateway     calls over loopback to a canned upstream in another process, plain and streaming
+  import      time and memory (RSS) of an import in a fresh interpreter: the package alone, and an embedder's names
+  simulation  simulated rollouts, in virtual time
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong with an option."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; --help says what there is\n")
+
+
+def number_of_runs(text: str) -> int:
+    """At least one."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of runs; 1 is the least")
+    return int(text)
+
+
+def parser() -> Parser:
+    """The options."""
+    made = Parser(
+        prog="python -m tests.benchmarks",
+        description=ABOUT,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--peer", metavar="PYTHON", help="an interpreter with verifiers: do the same work there, in turn")
+    made.add_argument("--runs", type=number_of_runs, metavar="N", help=f"samples of each figure (default {RUNS})")
+    made.add_argument("--only", nargs="+", choices=NAMES, metavar="WORK", help="these works, instead of all")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write every sample there, with machine and versions")
+    made.add_argument("--marks", action="store_true", help="print only the figures that have a mark (JSON has all)")
+    made.add_argument("--small", action="store_true", help="do next to nothing, to see that everything runs")
+    made.add_argument(
+        "--instructions",
+        action="store_true",
+        help="count instructions of rollouts and turns instead, by perf or callgrind, beside the counts kept last",
+    )
+    made.add_argument(
+        "--table",
+        nargs="*",
+        type=Path,
+        metavar="FILE",
+        help="measure nothing: print what the README shows of these files of --json, or of what is kept",
+    )
+    made.add_argument(
+        "--keep",
+        action="store_true",
+        help="keep what was found, each figure in place of an older one, and put the table into the README",
+    )
+    return made
+
+
+def understood(made: Parser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """What is asked for; leaves with one line about what cannot be."""
+    given = made.parse_args(arguments)
+    if given.table is not None:
+        for name in ("peer", "runs", "only", "json", "marks", "small", "instructions"):
+            if getattr(given, name):
+                made.error(f"--table measures nothing; leave --{name}")
+    elif given.instructions:
+        for name in ("only", "runs", "marks"):
+            if getattr(given, name):
+                made.error(f"--instructions counts rollouts and turns, once; leave --{name}")
+    given.runs = given.runs or RUNS
+    if given.keep and given.table is None:
+        if given.small:
+            made.error("--keep keeps figures that say something; leave --small")
+        if given.runs < RUNS:
+            made.error(f"--keep keeps medians of at least {RUNS} runs; leave --runs")
+        if not given.peer and not given.instructions:
+            made.error("--keep keeps figures that stand beside a peer's; give --peer")
+    if given.json is not None:
+        if not given.json.parent.is_dir():
+            made.error(f"--json: there is no folder {given.json.parent}")
+        if given.json.is_dir() or not os.access(given.json.parent, os.W_OK):
+            made.error(f"--json: {given.json} cannot be written")
+    if given.peer and os.sep in given.peer:
+        given.peer = os.path.abspath(given.peer)  # a link is not followed: a virtual environment is found by its name
+    return given
