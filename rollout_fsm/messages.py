@@ -19,6 +19,17 @@ JSON: TypeAlias = "str | int | float | bool | None | list[JSON] | dict[str, JSON
 """A value as JSON has it."""
 
 
+def of_same_kinds(one: JSON, other: JSON) -> bool:
+    """Whether values that are equal for Python are the same JSON: `1`, `1.0` and `true` are three things there."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict) and isinstance(other, dict):
+        return all(of_same_kinds(value, other[name]) for name, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return all(map(of_same_kinds, one, other))
+    return not isinstance(one, float) or repr(one) == repr(other)
+
+
 @frozen
 class TextPart:
     """A piece of text in a message with several parts."""
@@ -41,6 +52,11 @@ class OtherPart:
     """A part of a kind that the engine does not know; it passes through untouched."""
 
     data: Mapping[str, JSON]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OtherPart):
+            return NotImplemented
+        return self.data == other.data and of_same_kinds(dict(self.data), dict(other.data))
 
     @property
     def type(self) -> str:

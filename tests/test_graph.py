@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from rollout_fsm.graph import Placement
 from rollout_fsm.messages import (
+    JSON,
     AssistantMessage,
     Message,
+    OtherPart,
     Response,
     SystemMessage,
     Tokens,
@@ -349,6 +351,21 @@ def test_every_reply_has_its_own_sequence_whatever_the_endpoint_reads(turns: lis
 # ---- a conversation that was stored lately is recognised as a whole
 
 
+def shows(number: JSON) -> UserMessage:
+    return UserMessage((OtherPart({"type": "seen", "number": number}),))
+
+
+def test_messages_whose_parts_differ_only_for_json_are_different_conversations() -> None:
+    trace = new_trace()
+    numbers: Sequence[JSON] = (1, 1.0, True, 0.0, -0.0, False)
+    nodes = [turn(trace, [shows(number)], "seen") for number in numbers]
+    assert len(trace.nodes) == 2 * len(numbers)
+    for number, node in zip(numbers, nodes, strict=True):
+        told = trace.place([shows(number), AssistantMessage("seen"), ASK])
+        assert (told.parent, told.known) == (node, 2)
+        assert repr(told.messages[0]) == repr(shows(number))
+
+
 def forgetful(trace: Trace) -> Trace:
     """Looks every message up, always."""
     trace._graph._recent.clear()
@@ -360,7 +377,11 @@ _turns = st.fixed_dictionaries(
     {
         "goes on from": st.integers(0, 20),
         "leaves out": st.sampled_from([0, 0, 0, 1, 3]),
-        "says": st.lists(st.tuples(st.sampled_from([UserMessage, UserMessage, AssistantMessage]), _words), max_size=2),
+        "says": st.lists(
+            st.tuples(st.sampled_from([UserMessage, UserMessage, AssistantMessage]), _words)
+            | st.tuples(st.just(shows), st.sampled_from([1, 1.0, True])),
+            max_size=2,
+        ),
         "anew": st.booleans(),
         "rewrites": st.lists(_rewrites, max_size=2),
         "reply": st.none() | st.sampled_from("xxy"),

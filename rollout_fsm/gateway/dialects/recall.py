@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 
 from attrs import define, field, frozen
 
-from rollout_fsm.messages import JSON, Message
+from rollout_fsm.messages import JSON, Message, of_same_kinds
 
 __all__ = ["CONVERSATIONS", "Recall", "Recollection", "afresh"]
 
@@ -44,7 +44,7 @@ class _Conversation:
         """How many of the first values are those of this conversation."""
         place = 0
         for value, known, exact in zip(given, self.given, self.exact, strict=False):
-            if value != known or not (exact or _same(value, known)):
+            if value != known or not (exact or of_same_kinds(value, known)):
                 break
             place += 1
         return place
@@ -88,14 +88,3 @@ def _is_exact(value: JSON) -> bool:
     if isinstance(value, list):
         return all(map(_is_exact, value))
     return value is None or isinstance(value, str)
-
-
-def _same(one: JSON, other: JSON) -> bool:
-    """Whether values that are equal are of the same kinds."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict) and isinstance(other, dict):
-        return all(_same(value, other[name]) for name, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return all(map(_same, one, other))
-    return not isinstance(one, float) or repr(one) == repr(other)
