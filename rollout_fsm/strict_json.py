@@ -23,6 +23,10 @@ MAX_DEPTH = 100
 
 _NESTING = (dict, list)
 
+_NOT_OURS = (UnicodeError, RecursionError, TypeError)
+"""What `msgspec` says of lone surrogates, of what nests too deeply for it, and of text and numbers of classes of their
+own."""
+
 _read = msgspec.json.Decoder().decode
 _write = msgspec.json.Encoder().encode
 
@@ -32,7 +36,7 @@ def parse_json(text: str | bytes | bytearray, *, max_depth: int = MAX_DEPTH) -> 
     value: JSON
     try:
         value = _read(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):  # lone surrogates, other encodings, and what is no JSON
+    except (msgspec.DecodeError, *_NOT_OURS):  # other encodings, too, and what is no JSON
         try:
             value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
         except RecursionError:
@@ -59,7 +63,7 @@ def ascii_json_bytes(value: Writable) -> bytes:
 def _written(value: Writable) -> bytes:
     try:
         return _write(value)
-    except (UnicodeError, RecursionError):
+    except _NOT_OURS:
         return _by_the_library(value)
 
 

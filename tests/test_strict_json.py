@@ -59,6 +59,34 @@ def test_what_is_written_is_what_is_read(value: object) -> None:
     json_bytes(value).decode()  # type: ignore[arg-type]
 
 
+class Text(str):
+    """Text as a template engine or an array of texts has it."""
+
+
+class Number(float):
+    """A number as an array of numbers has it."""
+
+
+class Whole(int):
+    """The same of whole numbers."""
+
+
+def test_kinds_of_text_and_numbers_of_others_making_are_written_as_what_they_are() -> None:
+    value = {Text("a"): [Text("\u20ac"), Number(0.1), Whole(7)], "b": None}
+    for written in (json_bytes(value), ascii_json_bytes(value)):
+        assert json.loads(written) == {"a": ["\u20ac", 0.1, 7], "b": None}
+
+
+def test_text_of_anothers_making_is_read_as_what_it_is() -> None:
+    assert parse_json(Text('{"a": 1}')) == {"a": 1}
+
+
+def test_what_is_no_json_at_all_is_not_written() -> None:
+    for write in (json_bytes, ascii_json_bytes):
+        with pytest.raises(TypeError, match="not JSON serializable"):
+            write({"a": object()})  # type: ignore[dict-item]
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_what_json_does_not_have_is_not_silently_nothing(number: float) -> None:
     assert (
