@@ -16,8 +16,8 @@ from rollout_fsm.messages import JSON, Request
 from rollout_fsm.strict_json import parse_json
 
 MAX_VALUES = 500_000
-"""How many commas and colons a body may have, those in texts included: about what a second of reading and writing
-amounts to. A long conversation in a million tokens has fewer."""
+"""How many commas, colons and opening brackets a body may have, those in texts included: about what a second of reading
+and writing amounts to. A long conversation in a million tokens has fewer."""
 MANY_VALUES = 50_000
 """From how many on a body is read in a thread. Below, reading holds everybody up for less than 0.1 s."""
 
@@ -26,6 +26,9 @@ THREADS = 2
 
 RECALLED = 8 * 2**20
 """How many bytes a body may have whose messages are remembered: a long conversation in a million tokens has fewer."""
+
+_BEFORE_A_VALUE = (b",", b":", b"[")
+"""One of these precedes every value in another, however deep it is."""
 
 PASSED_ON = (b"anthropic-version", b"anthropic-beta", b"openai-beta")
 """Headers that belong to a dialect: they say which of its features a body makes use of."""
@@ -44,9 +47,11 @@ class Reader:
 
         Cancelled while a thread reads, it leaves the thread to end by itself: the body must not be changed then.
         """
-        values = body.count(b",") + body.count(b":")
+        values = sum(map(body.count, _BEFORE_A_VALUE))
         if values > MAX_VALUES:
-            raise DialectError(f"the request body has {values:,} commas and colons; {MAX_VALUES:,} are allowed")
+            raise DialectError(
+                f"the request body has {values:,} commas, colons and opening brackets; {MAX_VALUES:,} are allowed"
+            )
         recall = recall if len(body) <= RECALLED else afresh
         if values < MANY_VALUES:
             return read_request(head, body, dialect, recall)

@@ -10,7 +10,7 @@ import trio.testing
 from attrs import field, frozen
 
 from rollout_fsm.gateway import open_gateway
-from rollout_fsm.gateway.bodies import MANY_VALUES, THREADS, Reader
+from rollout_fsm.gateway.bodies import MANY_VALUES, MAX_VALUES, THREADS, Reader
 from rollout_fsm.gateway.connection import Head
 from rollout_fsm.gateway.dialects.chat import ChatDialect
 from rollout_fsm.gateway.dialects.dialect import DialectError
@@ -42,9 +42,9 @@ class Watched(ChatDialect):
 
 
 def body(values: int) -> bytearray:
-    """A chat request with so many commas and colons."""
+    """A chat request with so many commas, colons and opening brackets."""
     plain = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}]}, separators=(",", ":"))
-    missing = values - plain.count(",") - plain.count(":")
+    missing = values - sum(map(plain.count, ",:["))
     return bytearray(plain.replace('"x"', '"' + "," * missing + '"').encode())
 
 
@@ -84,6 +84,13 @@ async def test_a_reading_that_is_cancelled_is_left_at_once_and_keeps_its_place_u
 async def test_what_is_wrong_with_a_body_of_many_values_is_told_as_of_any_other() -> None:
     with pytest.raises(DialectError, match="expected a JSON object, got list"):
         await Reader().read(HEAD, bytearray(b"[" + b"1," * MANY_VALUES + b"1]"), ChatDialect())
+
+
+async def test_values_in_one_another_are_counted_like_values_beside_one_another() -> None:
+    nested = "[" * 90 + "]" * 90
+    many = ",".join([nested] * (MAX_VALUES // 90))
+    with pytest.raises(DialectError, match=r"505,506 commas, colons and opening brackets"):
+        await Reader().read(HEAD, bytearray(f'{{"x":[{many}]}}'.encode()), ChatDialect())
 
 
 @pytest.mark.parametrize(
