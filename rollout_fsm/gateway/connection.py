@@ -152,7 +152,6 @@ class Connection:
         while too_much is None and not isinstance(event := await self._next(patience), Ended):
             if not isinstance(event, Piece):
                 return self._refusal(head, event)
-            self._asks = False
             arrived += len(event.data)
             chunks += event.begins_chunk
             if event.begins_chunk and chunks % CHUNKS_AT_ONCE == 0:
@@ -201,6 +200,7 @@ class Connection:
             self._wanted.unpark_all()
             patience.deadline = trio.current_time() + IDLE
             await self._arrived.park()
+        self._asks = False
         return event
 
     async def _read(self) -> None:
@@ -216,6 +216,7 @@ class Connection:
             self._ahead += len(data)
             self._gone = not data
             self._in.feed(data)
+            del data  # the next may be long in coming
             self._arrived.unpark_all()
             if self._gone:
                 self._hang_up()

@@ -119,7 +119,8 @@ class Incoming:
         """The head of the request once more, without its wish to speak another protocol after it."""
         kept = (line for line in self._headers if line[0] != b"upgrade")
         lines = b"".join(b"%b: %b\r\n" % line for line in kept)
-        return b"%b %b HTTP/1.1\r\n%b\r\n" % (self._parser.get_method(), self._target, lines)
+        version = self._parser.get_http_version().encode()
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (self._parser.get_method(), self._target, version, lines)
 
     def _fail(self, status: int, message: str) -> None:
         if not self._broken:

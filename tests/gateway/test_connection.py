@@ -195,12 +195,14 @@ async def test_a_connection_ends_where_the_client_asks_for_it() -> None:
         assert await client.ended()
 
 
+@pytest.mark.parametrize("headers", [(), ("Connection: Upgrade", "Upgrade: h2c")])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_old_client_gets_its_answer_up_to_the_end_of_the_connection(stream: bool) -> None:
+async def test_an_old_client_gets_its_answer_up_to_the_end_of_the_connection(
+    stream: bool, headers: tuple[str, ...]
+) -> None:
     async with open_gateway() as gateway, connected(gateway) as client:
-        request = post(gateway.open_slot(Scripted()).secret, body_of(stream=stream)).replace(
-            b"HTTP/1.1", b"HTTP/1.0", 1
-        )
+        secret = gateway.open_slot(Scripted()).secret
+        request = post(secret, body_of(stream=stream), *headers).replace(b"HTTP/1.1", b"HTTP/1.0", 1)
         answer = await client.ask(request)
         assert answer.status == 200
         assert "transfer-encoding" not in answer.headers
@@ -240,6 +242,16 @@ async def test_a_client_that_waits_for_100_continue_is_told_to_go_on() -> None:
         expecting = head(slot.secret, f"Content-Length: {len(body)}", "Expect: 100-continue")
         assert (await client.ask(expecting)).status == 100
         assert (await client.ask(body)).status == 200
+        assert (await client.ask(post(slot.secret))).status == 200
+
+
+@pytest.mark.parametrize(
+    ("header", "body"), [("Content-Length: 0", b""), ("X: 1", b""), ("Transfer-Encoding: chunked", b"0\r\n\r\n")]
+)
+async def test_a_client_that_has_nothing_more_to_send_is_not_told_to_go_on(header: str, body: bytes) -> None:
+    async with open_gateway() as gateway, connected(gateway) as client:
+        slot = gateway.open_slot(Scripted())
+        assert (await client.ask(head(slot.secret, header, "Expect: 100-continue") + body)).status == 400
         assert (await client.ask(post(slot.secret))).status == 200
 
 

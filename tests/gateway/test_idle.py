@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 import trio
+import trio.testing
 from attrs import frozen
 
 from rollout_fsm.gateway.connection import CHUNKS_AT_ONCE, FREE_CHUNKS, IDLE, Call, Connection, Head
@@ -75,6 +76,30 @@ async def test_a_client_that_waits_for_its_answer_is_not_idle() -> None:
     async with client_of(Echo(seconds=10 * IDLE)) as client:
         for _ in range(2):
             assert (await client.ask(REQUEST)).body == b"one"
+
+
+async def test_nothing_that_a_client_sent_is_kept_while_more_is_waited_for() -> None:
+    ours, theirs = (trio.SocketStream(trio.socket.from_stdlib_socket(end)) for end in socket.socketpair())
+    forgotten: list[int] = []
+
+    class Sent(bytes):
+        def __del__(self) -> None:
+            forgotten.append(len(self))
+
+    class Stream:
+        send_all = theirs.send_all
+
+        async def receive_some(self, size: int) -> bytes:
+            return Sent(await theirs.receive_some(size))
+
+    async with ours, theirs, trio.open_nursery() as nursery:
+        nursery.start_soon(Connection(Stream(), Echo(seconds=1), Shutdown()).run)  # type: ignore[arg-type]
+        client = Raw(ours)
+        await client.send(REQUEST)
+        await trio.testing.wait_all_tasks_blocked()
+        assert forgotten == [len(REQUEST)]
+        assert (await client.answer()).body == b"one"
+        nursery.cancel_scope.cancel()
 
 
 async def test_others_go_on_while_many_chunks_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
