@@ -135,7 +135,7 @@ def target_of(url: str) -> Target:
     path = quote(f"{parts.path or '/'}?{parts.query}".removesuffix("?"), safe=_KEPT)
     bracketed = f"[{host}]" if ":" in host else host
     return Target(
-        origin=Origin(parts.scheme, host, port or _PORTS[parts.scheme]),
+        origin=Origin(parts.scheme, host, _PORTS[parts.scheme] if port is None else port),
         name=(bracketed if port in (None, _PORTS[parts.scheme]) else f"{bracketed}:{port}").encode(),
         path=path.encode(),
         credentials=_basic(parts.username, parts.password),

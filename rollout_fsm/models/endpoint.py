@@ -154,7 +154,8 @@ class EndpointModel(Model):
                 raise unreachable(error, doing=doing, url=url, timeout=self.timeout) from error
 
     def _given(self) -> str:
-        return (self.base_url or os.environ.get(self.BASE_URL_VAR) or self.DEFAULT_BASE_URL).strip()
+        given = self.base_url or os.environ.get(self.BASE_URL_VAR) or self.DEFAULT_BASE_URL
+        return given.partition("#")[0].strip()
 
     def _url(self, path: str) -> str:
         """Where requests go; the query of the base URL, if it has one, stays at the end."""

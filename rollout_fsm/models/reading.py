@@ -11,8 +11,8 @@ from rollout_fsm.models.wire import Answer
 
 __all__ = ["ENCODINGS", "read"]
 
-ENCODINGS = "gzip, deflate"
-"""What may be asked for: what the standard library can take apart."""
+ENCODINGS = "gzip"
+"""What is asked for. Not deflate, which is two things: who means which cannot be known."""
 
 PARTING = 0.5
 """Seconds given to the end of an answer after its last word, so that its connection can serve again."""
@@ -35,8 +35,9 @@ async def read(answer: Answer, take: Callable[[bytes], Awaitable[bool]]) -> None
 
 
 def _decoder(answer: Answer) -> Callable[[bytes], bytes]:
-    encoding = (answer.header(b"content-encoding") or "").strip().lower()
-    if encoding in ("", "identity"):
+    given = (answer.header(b"content-encoding") or "").lower().split(",")
+    encoding = ", ".join(coding for said in given if (coding := said.strip()) not in ("", "identity"))
+    if not encoding:
         return bytes
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise EncodingError(f"{encoding!r} was not asked for")

@@ -18,6 +18,8 @@ from rollout_fsm.models.faults import BrokenError, HeaderError, SilentError
 __all__ = ["Answer", "Connection", "Headers", "head_of"]
 
 READ_SIZE = 64 * 1024
+SEND_SIZE = 64 * 1024
+"""Bytes that are sent at once, most requests whole."""
 HEAD_LIMIT = 100 * 1024
 """Bytes of an answer's head, and of any other part of it that must arrive whole."""
 
@@ -63,7 +65,7 @@ class Answer:
 
 
 class Connection:
-    """A connection. `timeout` is in seconds without a byte."""
+    """A connection. `timeout` is in seconds without a byte, in either direction."""
 
     def __init__(self, stream: trio.abc.Stream, socket: trio.socket.SocketType, timeout: float | None) -> None:
         self._stream = stream
@@ -77,7 +79,7 @@ class Connection:
         incoming.expect()
         with self._patience() as patience:
             with suppress(trio.BrokenResourceError):  # an endpoint that has had enough may have said why
-                await self._stream.send_all(head + content)
+                await self._send(head + content, patience)
             while not incoming.status:
                 await self._more(patience)
             return Answer(incoming.status, incoming.headers, self)
@@ -112,6 +114,13 @@ class Connection:
     def _patience(self) -> trio.CancelScope:
         """What waits for the endpoint: so long after the last byte."""
         return trio.CancelScope(deadline=trio.current_time() + self._timeout)
+
+    async def _send(self, data: bytes, patience: trio.CancelScope) -> None:
+        """Send all of it, waiting for the endpoint with each piece anew."""
+        view = memoryview(data)
+        for start in range(0, len(view), SEND_SIZE):
+            patience.deadline = trio.current_time() + self._timeout
+            await self._stream.send_all(view[start : start + SEND_SIZE])
 
     async def _more(self, patience: trio.CancelScope) -> None:
         """Read on."""
@@ -159,7 +168,9 @@ class _Incoming:
         self._unfinished += len(data)
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+        except httptools.HttpParserUpgrade:
+            self._break("what came is no HTTP/1.1: it goes on in another protocol")
+        except httptools.HttpParserError as error:
             self._break(f"what came is no HTTP/1.1: {error}")
         if self._unfinished > HEAD_LIMIT:
             self._break(f"a head of more than {HEAD_LIMIT} bytes")
@@ -179,12 +190,16 @@ class _Incoming:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.status:  # else it is a trailer
-            self.headers.setdefault(name.lower(), value.strip())
+            name, value = name.lower(), value.strip()
+            said = self.headers.get(name)
+            self.headers[name] = value if said is None else b"%b, %b" % (said, value)
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         self._unfinished = 0
         self._informational = 100 <= status < 200
+        if status < 100:
+            self._break(f"what came is no HTTP/1.1: its status is {status}")
         if not self._informational and not self.complete:
             self.status = status
             coding = self.headers.get(b"transfer-encoding", b"")

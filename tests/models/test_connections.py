@@ -13,8 +13,8 @@ import trio
 
 from rollout_fsm.models import connections
 from rollout_fsm.models.connections import IDLE, Connections, target_of
-from rollout_fsm.models.faults import BrokenError, ConnectError, HeaderError, UrlError, unreachable
-from rollout_fsm.models.wire import HEAD_LIMIT
+from rollout_fsm.models.faults import BrokenError, ConnectError, HeaderError, SilentError, UrlError, unreachable
+from rollout_fsm.models.wire import HEAD_LIMIT, SEND_SIZE, Connection
 from tests.models.misbehaving import Behaviour, Heard, Server, closes, in_turn, sends, serving
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -117,7 +117,15 @@ async def test_connections_are_closed_with_their_client_and_one_in_use_when_it_i
         (closes(b"HTTP/1.1 100 Continue\r\n\r\n"), "closed without an answer"),
         (sends(b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 2 * HEAD_LIMIT), "a head of more than"),
         (sends(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;" + b"x" * 2 * HEAD_LIMIT), "more than"),
-        (sends(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"), "no HTTP/1.1"),
+        (
+            closes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n"),
+            "closed in the middle",
+        ),
+        (
+            sends(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"),
+            "no HTTP/1.1: it goes on in another protocol",
+        ),
+        (sends(b"HTTP/1.1 000 None\r\nContent-Length: 0\r\n\r\n"), "no HTTP/1.1: its status is 0"),
         (sends(b"SSH-2.0-OpenSSH_9.2\r\n"), "no HTTP/1.1"),
     ],
 )
@@ -144,6 +152,33 @@ async def test_an_endpoint_that_has_had_enough_may_have_said_why() -> None:
 
 
 # What is sent
+
+
+class Taking:
+    """An endpoint that takes so many seconds for each piece of a request, and then answers."""
+
+    def __init__(self, *seconds: float) -> None:
+        self.seconds = list(seconds)
+        self.taken = 0
+
+    async def send_all(self, data: bytes) -> None:
+        await trio.sleep(self.seconds.pop(0))
+        self.taken += len(data)
+
+    async def receive_some(self, size: int) -> bytes:
+        await trio.lowlevel.checkpoint()
+        return OK
+
+
+async def test_an_endpoint_may_take_a_large_request_slowly_but_not_rest_for_too_long() -> None:
+    content = bytes(3 * SEND_SIZE)
+    with trio.socket.socket() as socket:
+        slow = Taking(9, 9, 9, 9)
+        answer = await Connection(slow, socket, 10).ask(b"", content)  # type: ignore[arg-type]
+        assert (answer.status, slow.taken, trio.current_time()) == (200, len(content), pytest.approx(27))
+        with pytest.raises(SilentError):
+            await Connection(Taking(9, 11), socket, 10).ask(b"", content)  # type: ignore[arg-type]
+        assert trio.current_time() == pytest.approx(27 + 9 + 10)
 
 
 @pytest.mark.real_time
@@ -180,6 +215,7 @@ async def test_a_header_that_http_does_not_allow_is_not_sent(headers: dict[str, 
     [
         ("http://models.test/v1", "models.test", 80, "models.test", "/v1"),
         ("https://models.test", "models.test", 443, "models.test", "/"),
+        ("http://models.test:0/v1", "models.test", 0, "models.test:0", "/v1"),
         ("http://models.test:80/v1", "models.test", 80, "models.test", "/v1"),
         ("https://Models.Test:80/v1?a=b%20c&d=e f#g", "models.test", 80, "models.test:80", "/v1?a=b%20c&d=e%20f"),
         ("http://[::1]:8000/v1", "::1", 8000, "[::1]:8000", "/v1"),
