@@ -68,6 +68,11 @@ def exact_converter(*, forbid_extra_keys: bool) -> Converter:
     return converter
 
 
+def is_a(*kinds: type) -> Callable[[object], bool]:
+    """For the hooks of a converter: whether a type is one of these or a subclass of one."""
+    return lambda type_: isinstance(type_, type) and issubclass(type_, kinds)
+
+
 def structured(converter: Converter, data: object, record: type[T], doing: str) -> T:
     """The record that the data says. Raises `FormatError`: "`doing`: …", with every fault."""
     try:

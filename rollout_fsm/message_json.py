@@ -1,8 +1,9 @@
 """Messages in the form that traces and task rows have: OpenAI's roles and parts, with tool calls flat (L84).
 
 It differs from what goes over the wire to a model in the tool calls alone (`name` and `arguments` beside `id`), and is
-read in both spellings. The wire formats live with the dialects. What a caller says is read here too: text, messages, or
-dicts in this form.
+read in both spellings. A message of an embedder's own class is written as the one of these that it is, without what the
+class adds. The wire formats live with the dialects. What a caller says is read here too: text, messages, or dicts in
+this form.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +12,7 @@ from typing import Any, TypeAlias
 from cattrs import Converter
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 
-from rollout_fsm.exact_json import exact_converter, plain, require, shown, structured
+from rollout_fsm.exact_json import exact_converter, is_a, plain, require, shown, structured
 from rollout_fsm.machine.exact import Fault, suggestion
 from rollout_fsm.messages import (
     JSON,
@@ -93,9 +94,10 @@ def register_messages(converter: Converter) -> None:
     converter.register_unstructure_hook(TextPart, lambda part: {"type": part.type, "text": part.text})
     converter.register_unstructure_hook(ImagePart, _image_to_json)
     converter.register_unstructure_hook(OtherPart, lambda part: part.data)
-    converter.register_structure_hook_factory(lambda type_: type_ is ToolCall, _tool_call)
+    converter.register_structure_hook_factory(is_a(ToolCall), _tool_call)
+    converter.register_structure_hook_factory(is_a(*_ROLES.values()), _message_of_a_role)
     converter.register_structure_hook_factory(lambda type_: type_ == Message, _message)
-    converter.register_unstructure_hook_factory(lambda type_: type_ in _ROLES.values(), _to_json)
+    converter.register_unstructure_hook_factory(is_a(*_ROLES.values()), _to_json)
 
 
 def _content(converter: Converter) -> Callable[[object, object], Content]:
@@ -143,8 +145,8 @@ def _image_to_json(part: ImagePart) -> dict[str, object]:
     return {"type": part.type, "image_url": {"url": part.url, **detail}}
 
 
-def _tool_call(_: object, converter: Converter) -> Callable[[object, object], ToolCall]:
-    inner = make_dict_structure_fn(ToolCall, converter, _cattrs_forbid_extra_keys=converter.forbid_extra_keys)
+def _tool_call(kind: type[ToolCall], converter: Converter) -> Callable[[object, object], ToolCall]:
+    inner = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=converter.forbid_extra_keys)
 
     def structure_tool_call(value: object, type_: Any) -> ToolCall:
         data: dict[str, JSON] = require(value, dict)
@@ -157,34 +159,48 @@ def _tool_call(_: object, converter: Converter) -> Callable[[object, object], To
 
 
 def _message(_: object, converter: Converter) -> Callable[[object, object], Message]:
-    readers = {
-        role: make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=converter.forbid_extra_keys)
-        for role, kind in _ROLES.items()
-    }
+    readers = {role: _message_of_a_role(kind, converter) for role, kind in _ROLES.items()}
 
     def structure_message(value: object, _: object) -> Message:
         data: dict[str, JSON] = require(value, dict)
         role = data.get("role")
         if not isinstance(role, str) or role not in readers:
             raise Fault(f"expected a message whose role is {', '.join(_ROLES)}, not {shown(role)}")
-        said = {key: item for key, item in data.items() if key != "role" and item is not None}
-        message: Message = readers[role](said, _ROLES[role])
-        return message
+        return readers[role](data, _ROLES[role])
+
+    return structure_message
+
+
+def _message_of_a_role(kind: type[Message], converter: Converter) -> Callable[[object, object], Message]:
+    inner = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=converter.forbid_extra_keys)
+    expected = _known(kind).role
+
+    def structure_message(value: object, type_: Any) -> Message:
+        data: dict[str, JSON] = require(value, dict)
+        if (role := data.get("role")) != expected:
+            raise Fault(f"expected a message whose role is {expected}, not {shown(role)}")
+        return inner({key: item for key, item in data.items() if key != "role" and item is not None}, type_)
 
     return structure_message
 
 
 def _to_json(kind: type[Message], converter: Converter) -> Callable[[Message], dict[str, object]]:
-    fields = make_dict_unstructure_fn(kind, converter)
+    known = _known(kind)
+    fields = make_dict_unstructure_fn(known, converter)
 
     def unstructure_message(message: Message) -> dict[str, object]:
         said = {name: value for name, value in fields(message).items() if value is not None}
-        made = {"role": message.role, **said}
-        if kind is AssistantMessage and not made["tool_calls"]:
+        made = {"role": known.role, **said}
+        if known is AssistantMessage and not made["tool_calls"]:
             del made["tool_calls"]
         return made
 
     return unstructure_message
+
+
+def _known(kind: type[Message]) -> type[Message]:
+    """Which message a class is."""
+    return next(known for known in _ROLES.values() if issubclass(kind, known))
 
 
 _CONVERTER = exact_converter(forbid_extra_keys=False)

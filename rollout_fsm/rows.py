@@ -13,7 +13,7 @@ import attrs
 from cattrs import Converter
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 
-from rollout_fsm.exact_json import FormatError, check_fields, exact_converter, plain, require, structured
+from rollout_fsm.exact_json import FormatError, check_fields, exact_converter, is_a, plain, require, structured
 from rollout_fsm.limits import RolloutTimeouts
 from rollout_fsm.machine.exact import suggestion
 from rollout_fsm.message_json import register_messages
@@ -24,6 +24,7 @@ from rollout_fsm.task import Task
 __all__ = ["FormatError", "structure_task", "task_row"]
 
 TaskT = TypeVar("TaskT", bound=Task)
+TimeoutsT = TypeVar("TimeoutsT", bound=RolloutTimeouts)
 
 UNBOUNDED = "inf"
 """How a row spells an agent budget without a bound: JSON has no infinity."""
@@ -74,10 +75,10 @@ def _prompt(value: object, _: object) -> str | tuple[Message, ...] | None:
     return messages
 
 
-def _read_timeouts(_: object, converter: Converter) -> Callable[[object, object], RolloutTimeouts]:
-    inner = make_dict_structure_fn(RolloutTimeouts, converter, _cattrs_forbid_extra_keys=True)
+def _read_timeouts(kind: type[TimeoutsT], converter: Converter) -> Callable[[object, object], TimeoutsT]:
+    inner = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True)
 
-    def structure_timeouts(value: object, type_: Any) -> RolloutTimeouts:
+    def structure_timeouts(value: object, type_: Any) -> TimeoutsT:
         data: dict[str, JSON] = require(value, dict)
         if data.get("agent") != UNBOUNDED:
             return inner(data, type_)
@@ -87,10 +88,10 @@ def _read_timeouts(_: object, converter: Converter) -> Callable[[object, object]
     return structure_timeouts
 
 
-def _timeouts_to_json(_: object, converter: Converter) -> Callable[[RolloutTimeouts], dict[str, object]]:
-    inner = make_dict_unstructure_fn(RolloutTimeouts, converter)
+def _timeouts_to_json(kind: type[TimeoutsT], converter: Converter) -> Callable[[TimeoutsT], dict[str, object]]:
+    inner = make_dict_unstructure_fn(kind, converter)
 
-    def unstructure_timeouts(timeouts: RolloutTimeouts) -> dict[str, object]:
+    def unstructure_timeouts(timeouts: TimeoutsT) -> dict[str, object]:
         said = {name: seconds for name, seconds in inner(timeouts).items() if seconds is not None}
         return {name: UNBOUNDED if seconds == math.inf else seconds for name, seconds in said.items()}
 
@@ -100,6 +101,6 @@ def _timeouts_to_json(_: object, converter: Converter) -> Callable[[RolloutTimeo
 _CONVERTER = exact_converter(forbid_extra_keys=True)
 register_messages(_CONVERTER)
 _CONVERTER.register_structure_hook_func(lambda type_: type_ == _PROMPT, _prompt)
-_CONVERTER.register_structure_hook_factory(lambda type_: type_ is RolloutTimeouts, _read_timeouts)
-_CONVERTER.register_unstructure_hook_factory(lambda type_: type_ is RolloutTimeouts, _timeouts_to_json)
+_CONVERTER.register_structure_hook_factory(is_a(RolloutTimeouts), _read_timeouts)
+_CONVERTER.register_unstructure_hook_factory(is_a(RolloutTimeouts), _timeouts_to_json)
 check_fields(_CONVERTER, NetworkPolicy)

@@ -17,6 +17,7 @@ from rollout_fsm.exact_json import (
     FormatError,
     beyond,
     exact_converter,
+    is_a,
     plain,
     plain_with_faults,
     require,
@@ -151,7 +152,7 @@ def _trace_to_json(_: object, converter: Converter) -> Callable[[Trace], dict[st
 
 _CONVERTER = exact_converter(forbid_extra_keys=False)
 register_messages(_CONVERTER)
-_CONVERTER.register_structure_hook_factory(lambda type_: type_ is Sampling, _read_sampling)
-_CONVERTER.register_unstructure_hook_factory(lambda type_: type_ is Sampling, _sampling_to_json)
-_CONVERTER.register_structure_hook_factory(lambda type_: type_ is Trace, _read_trace)
-_CONVERTER.register_unstructure_hook_factory(lambda type_: type_ is Trace, _trace_to_json)
+_CONVERTER.register_structure_hook_factory(is_a(Sampling), _read_sampling)
+_CONVERTER.register_unstructure_hook_factory(is_a(Sampling), _sampling_to_json)
+_CONVERTER.register_structure_hook_factory(is_a(Trace), _read_trace)
+_CONVERTER.register_unstructure_hook_factory(is_a(Trace), _trace_to_json)

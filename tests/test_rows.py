@@ -169,6 +169,60 @@ def test_an_agent_budget_without_a_bound_is_spelt_as_text() -> None:
     assert refused(Sum, {"answer": "4", "timeouts": {"setup": "inf"}})
 
 
+@frozen(kw_only=True)
+class Patience(RolloutTimeouts):
+    patience: float | None = None
+
+
+class Call(ToolCall):
+    """Only behaves otherwise."""
+
+
+class Question(UserMessage):
+    """The same."""
+
+
+@frozen(kw_only=True)
+class Told(Task):
+    question: Question
+    answer: AssistantMessage
+    call: Call
+    waits: Patience
+
+
+def test_a_column_of_a_class_of_the_tasks_own_is_read_back_as_that_class() -> None:
+    task = Told(
+        question=Question((TextPart("2 + 2?"),)),
+        answer=AssistantMessage("4"),
+        call=Call(id="1", name="add", arguments="{}"),
+        waits=Patience(agent=math.inf, patience=2.0),
+    )
+    row = task_row(task)
+    assert row == {
+        "question": {"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]},
+        "answer": {"role": "assistant", "content": "4"},
+        "call": {"id": "1", "name": "add", "arguments": "{}", "type": "function"},
+        "waits": {"agent": "inf", "patience": 2.0},
+    }
+    assert structure_task(Told, row) == task
+    nested: JSON = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    assert structure_task(Told, {**row, "call": nested}) == task
+    assert refused(Told, {**row, "answer": {"role": "user", "content": "4"}}) == (
+        "answer: expected a message whose role is assistant, not 'user' (a string)",
+    )
+
+
+def test_messages_of_a_class_of_ones_own_are_a_prompt_that_is_read_back() -> None:
+    @frozen
+    class Mine(UserMessage):
+        """With something that no row has."""
+
+        who: object = None
+
+    row = task_row(Sum(answer="4", prompt=(Mine("2 + 2?", object()),)))
+    assert structure_task(Sum, row) == Sum(answer="4", prompt=(UserMessage("2 + 2?"),))
+
+
 def test_a_none_that_is_no_default_is_kept() -> None:
     task = Rich(answer="4", limits=Limits(high=None))
     assert task_row(task)["limits"] == {"low": 0, "high": None}

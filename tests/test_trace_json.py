@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import pytest
+from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -379,6 +380,85 @@ def test_a_configuration_with_tuples_loads_back_equal() -> None:
 def test_a_message_loads_back_equal(message: Message) -> None:
     data = message_to_json(message)
     assert message_from_json(json.loads(json.dumps(data))) == message
+
+
+@frozen
+class OwnSystem(SystemMessage):
+    own: object = math.nan
+
+
+@frozen
+class OwnUser(UserMessage):
+    own: object = math.nan
+
+
+@frozen
+class OwnAssistant(AssistantMessage):
+    own: object = math.nan
+    role = "own"  # type: ignore[assignment]
+
+
+@frozen
+class OwnTool(ToolMessage):
+    own: object = math.nan
+
+
+class OwnCall(ToolCall):
+    """Of a class that only changes behaviour."""
+
+
+class OwnText(TextPart):
+    """The same."""
+
+
+class OwnImage(ImagePart):
+    """The same."""
+
+
+class OwnPart(OtherPart):
+    """The same."""
+
+
+@frozen(kw_only=True)
+class OwnSampling(Sampling):
+    own: float = 0.0
+
+
+OWN: list[tuple[Message, Message]] = [
+    (OwnSystem("s"), SystemMessage("s")),
+    (
+        OwnUser((OwnText("a"), OwnImage("data:,", "low"), OwnPart({"type": "audio"}))),
+        UserMessage((TextPart("a"), ImagePart("data:,", "low"), OtherPart({"type": "audio"}))),
+    ),
+    (OwnAssistant("sub"), AssistantMessage("sub")),
+    (
+        OwnAssistant(None, tool_calls=[OwnCall(id="c", name="f", arguments="{}")]),
+        AssistantMessage(None, tool_calls=[ToolCall(id="c", name="f", arguments="{}")]),
+    ),
+    (OwnTool("4", tool_call_id="c", name="f"), ToolMessage("4", tool_call_id="c", name="f")),
+]
+
+
+@pytest.mark.parametrize(("own", "read"), OWN)
+def test_a_message_of_a_class_of_ones_own_is_written_as_what_it_is(own: Message, read: Message) -> None:
+    assert message_to_json(own) == message_to_json(read)
+    assert message_from_json(message_to_json(own)) == read
+
+
+def test_a_trace_with_classes_of_ones_own_is_read_back_with_the_engines() -> None:
+    class OwnTrace(Trace):
+        """Only behaves otherwise."""
+
+    def said(kind: type[Trace], messages: list[Message], sampling: Sampling) -> Trace:
+        trace = kind(id="t", task=TaskInfo(type="Sum"), is_completed=True)
+        node = trace.commit(messages, Response(message=AssistantMessage("4")), time=0.0)
+        trace.record_call(ModelCall(node=node, sampling=sampling, time=Span(start=1.0)))
+        return trace
+
+    own = said(OwnTrace, [message for message, _ in OWN], OwnSampling(temperature=0.5, extra={"top_k": 3}))
+    read = said(Trace, [message for _, message in OWN], Sampling(temperature=0.5, extra={"top_k": 3}))
+    assert trace_to_json(own) == trace_to_json(read)
+    assert trace_from_json(trace_to_json(own)) == read
 
 
 @given(texts, texts)
