@@ -4,12 +4,15 @@ Python's reader takes NaN, lets a number overflow into infinity, and nests until
 like that would pass through a whole rollout and make its trace impossible to write.
 
 `msgspec` does nearly all of it, many times faster than the standard library: what it reads it reads as that does, whole
-numbers of any length among them. What it will not read or write is left to the standard library, whose word counts.
+numbers of any length among them. What it will not read is left to the standard library, whose word counts, and so is
+the writing of all that is not made of JSON's own types alone: what an embedder's code has put there may be a number of
+numpy's, or bytes, which `msgspec` would write without a word.
 """
 
 import json
-import math
 from collections.abc import Mapping
+from gc import get_referents
+from math import isfinite
 from typing import NoReturn, TypeAlias
 
 import msgspec
@@ -22,10 +25,7 @@ MAX_DEPTH = 100
 """How deep foreign JSON may nest; what the engine writes may nest deeper, since it wraps this."""
 
 _NESTING = (dict, list)
-
-_NOT_OURS = (UnicodeError, RecursionError, TypeError)
-"""What `msgspec` says of lone surrogates, of what nests too deeply for it, and of text and numbers of classes of their
-own."""
+_PLAIN = frozenset((dict, list, tuple, str, int, float, bool, type(None)))
 
 _read = msgspec.json.Decoder().decode
 _write = msgspec.json.Encoder().encode
@@ -36,7 +36,7 @@ def parse_json(text: str | bytes | bytearray, *, max_depth: int = MAX_DEPTH) -> 
     value: JSON
     try:
         value = _read(text)
-    except (msgspec.DecodeError, *_NOT_OURS):  # other encodings, too, and what is no JSON
+    except (msgspec.DecodeError, UnicodeError, TypeError, RecursionError):  # other encodings and texts, or no JSON
         try:
             value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
         except RecursionError:
@@ -47,36 +47,40 @@ def parse_json(text: str | bytes | bytearray, *, max_depth: int = MAX_DEPTH) -> 
 
 
 def json_bytes(value: Writable) -> bytes:
-    """The value as compact JSON in UTF-8; a text that UTF-8 cannot hold, with a lone surrogate, is escaped. What JSON
-    does not have, NaN say, is written as the standard library writes it."""
-    written = _written(value)
-    # NaN and the infinities are null for the one, and something that no reader takes for the other
-    return written if b"null" not in written or _all_finite(value) else _by_the_library(value)
+    """The value as compact JSON in UTF-8; a text that UTF-8 cannot hold, with a lone surrogate, is escaped.
+
+    What is no JSON comes out as from `json.dumps`: a subclass as what it is one of, NaN as a word, and for the rest the
+    same errors.
+    """
+    try:
+        written = _write(value)
+    except (TypeError, ValueError, RecursionError):  # no JSON, lone surrogates, or what holds itself
+        written = None
+    return _by_the_library(value) if written is None or not _is_plain(value) else written
 
 
 def ascii_json_bytes(value: Writable) -> bytes:
-    """The value, of finite numbers, as compact JSON in ASCII, which every reader of lines takes apart alike."""
-    written = _written(value)
+    """As `json_bytes`, in ASCII, which every reader of lines takes apart alike."""
+    written = json_bytes(value)
     return written if written.isascii() else _by_the_library(value)
 
 
-def _written(value: Writable) -> bytes:
-    try:
-        return _write(value)
-    except _NOT_OURS:
-        return _by_the_library(value)
+def _is_plain(value: Writable) -> bool:
+    """Whether a value that does not hold itself is made of JSON's own types and of finite numbers alone.
+
+    Level by level, and each of them by a few calls into C: what the containers of a level refer to is what they hold.
+    """
+    level: list[object] = [value]
+    while level:
+        kinds = set(map(type, level))
+        if not kinds <= _PLAIN or (float in kinds and not all(isfinite(one) for one in level if type(one) is float)):
+            return False
+        level = get_referents(*level)
+    return True
 
 
 def _by_the_library(value: Writable) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
-
-
-def _all_finite(value: Writable) -> bool:
-    if isinstance(value, dict):
-        return all(map(_all_finite, value.values()))
-    if isinstance(value, list | tuple):
-        return all(map(_all_finite, value))
-    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -85,7 +89,7 @@ def _no_constant(name: str) -> NoReturn:
 
 def _finite(text: str) -> float:
     number = float(text)
-    if not math.isfinite(number):
+    if not isfinite(number):
         raise ValueError(f"{text[:40]} is beyond the numbers that can be held")
     return number
 
