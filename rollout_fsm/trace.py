@@ -7,6 +7,7 @@ the same ones. Nothing here knows a clock: times come from the engine, in epoch 
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import ClassVar, TypeVar
 
 from attrs import Attribute, define, field, frozen
@@ -125,12 +126,15 @@ class TimeSplit:
     duration: float = 0.0
 
 
+_NO_TIME = TimeSplit()
+
+
 @define(kw_only=True)
 class AgentSpan(Span):
     """The exchange, and how its time was shared by model and harness (L80)."""
 
-    model: TimeSplit = field(factory=TimeSplit)
-    harness: TimeSplit = field(factory=TimeSplit)
+    model: TimeSplit = _NO_TIME
+    harness: TimeSplit = _NO_TIME
 
     def split(self, model_time: float) -> None:
         """Share the span, once it has ended: the model's seconds, at most all of it, and the rest for the harness."""
@@ -263,18 +267,11 @@ class Trace:
     state: dict[str, object] = field(factory=dict, eq=False)
     """Shared by the hooks, tools and rewards of this rollout; never written, and said to be so where it is read from a
     trace that was."""
-    _graph: Graph = field(init=False, eq=False)
-    _tokens: TokenCounts = field(init=False, eq=False)
-    _answered: set[int] = field(init=False, eq=False)
-    """The replies whose call is recorded."""
     _sealed: bool = field(default=False, init=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         if faults := [*self._misplaced_nodes(), *self._misplaced_calls()]:
             raise ValueError("; ".join(faults))
-        self._graph = Graph(self.nodes)
-        self._answered = {call.node for call in self.calls if call.node is not None}
-        self._recount()
 
     def place(self, messages: Sequence[Message]) -> Placement:
         """Match a request against the conversations so far; nothing is recorded.
@@ -319,13 +316,14 @@ class Trace:
             if call.node in self._answered:
                 raise ValueError(f"node {call.node} has its call already: one call commits one reply")
             self._answered.add(call.node)
+        tokens = self._tokens  # of the calls before this one
         self.calls.append(call)
         if call.node is not None and self._graph.has_child(call.node):
-            self._recount()  # what goes on from the reply was stored before its length was known
+            self._tokens = self._counted()  # what goes on from the reply was stored before its length was known
         elif call.usage is not None:
-            self._tokens.spent(call.usage)
+            tokens.spent(call.usage)
             if call.node is not None:
-                self._tokens.committed(self.nodes, call.node, call.usage)
+                tokens.committed(self.nodes, call.node, call.usage)
 
     def warn(self, *warnings: TraceWarning) -> None:
         """Add what went wrong without changing the outcome (L51). Raises `RuntimeError` on a sealed trace."""
@@ -416,8 +414,23 @@ class Trace:
             elif (first := calls.setdefault(call.node, index)) != index:
                 yield f"calls[{index}].node: {call.node} is the reply of calls[{first}] already"
 
-    def _recount(self) -> None:
-        self._tokens = tokens = TokenCounts()
+    # ---- the bookkeeping, which a rollout that only waits does without
+
+    @cached_property
+    def _graph(self) -> Graph:
+        return Graph(self.nodes)
+
+    @cached_property
+    def _tokens(self) -> TokenCounts:
+        return self._counted()
+
+    @cached_property
+    def _answered(self) -> set[int]:
+        """The replies whose call is recorded."""
+        return {call.node for call in self.calls if call.node is not None}
+
+    def _counted(self) -> TokenCounts:
+        tokens = TokenCounts()
         by_node: dict[int, Usage] = {}
         for call in self.calls:
             if call.usage is not None:
@@ -426,3 +439,4 @@ class Trace:
                     by_node[call.node] = call.usage
         for node in sorted(by_node):
             tokens.committed(self.nodes, node, by_node[node])
+        return tokens
