@@ -8,6 +8,7 @@ created.
 import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cached_property
 from typing import Literal, TypeAlias, TypeVar, overload
 from weakref import WeakKeyDictionary
 
@@ -117,10 +118,11 @@ class Hook:
 
 @frozen(kw_only=True, eq=False)
 class BoundHook:
-    """A hook of one object, ready to be called."""
+    """A hook, ready to be called."""
 
     hook: Hook
-    owner: object = field(repr=False)
+    owner: object | None = field(default=None, repr=False)
+    """The harness whose it is; None for a task's, which is called on the task that it is given."""
 
     @property
     def name(self) -> str:
@@ -139,12 +141,13 @@ class BoundHook:
     async def __call__(self, available: Mapping[str, object]) -> object:
         """Call it with what it names (L36). A plain function runs inline."""
         given = {parameter: available[what] for parameter, what in self.hook.takes.items()}
-        return await _asked(getattr(self.owner, self.hook.name), **given)
+        owner = available["task"] if self.owner is None else self.owner
+        return await _asked(getattr(owner, self.hook.name), **given)
 
 
 @frozen(kw_only=True, eq=False)
 class Hooks:
-    """The hooks of one task object, each list in the order of calling: higher priority first, then by name (L30)."""
+    """The hooks of a class of tasks, each list in the order of calling: higher priority first, then by name (L30)."""
 
     trace_stops: tuple[BoundHook, ...] = ()
     request_interceptors: tuple[BoundHook, ...] = ()
@@ -154,7 +157,7 @@ class Hooks:
     rewards: tuple[BoundHook, ...] = ()
     metrics: tuple[BoundHook, ...] = ()
 
-    @property
+    @cached_property
     def stop_names(self) -> frozenset[str]:
         """The stop conditions that the task's own stops set."""
         return frozenset(hook.name for hook in (*self.trace_stops, *self.request_stops, *self.response_stops))
@@ -163,15 +166,20 @@ class Hooks:
     def of(cls, task: object, *, reserved: Collection[str]) -> "Hooks":
         """The hooks of a task. `reserved`: the engine's own stop conditions, which no stop may bear as its name
         (L31)."""
-        found: dict[str, list[BoundHook]] = {}
-        for hook in _found(type(task)):
-            if hook.kind == "stop" and hook.name in reserved:
-                raise TypeError(
-                    f"@stop {_where(type(task), hook.name)}: {hook.name!r} is one of the engine's own stop conditions; "
-                    f"rename the stop"
-                )
-            found.setdefault(_LIST[hook.kind, hook.boundary], []).append(BoundHook(hook=hook, owner=task))
-        return cls(**{name: tuple(hooks) for name, hooks in found.items()})
+        kind = type(task)
+        if (hooks := _of_tasks.get(kind)) is None:
+            hooks = _of_tasks[kind] = cls._routed(_found(kind))
+        if clashing := sorted(hooks.stop_names.intersection(reserved)):
+            where = f"@stop {_where(kind, clashing[0])}"
+            raise TypeError(f"{where}: {clashing[0]!r} is one of the engine's own stop conditions; rename the stop")
+        return hooks
+
+    @classmethod
+    def _routed(cls, found: Iterable[Hook]) -> "Hooks":
+        lists: dict[str, list[BoundHook]] = {}
+        for hook in found:
+            lists.setdefault(_LIST[hook.kind, hook.boundary], []).append(BoundHook(hook=hook))
+        return cls(**{name: tuple(hooks) for name, hooks in lists.items()})
 
 
 _LIST: Mapping[tuple[Kind, Boundary | None], str] = {
@@ -184,6 +192,8 @@ _LIST: Mapping[tuple[Kind, Boundary | None], str] = {
     ("metric", None): "metrics",
 }
 """In which list a hook is called."""
+
+_of_tasks: "WeakKeyDictionary[type, Hooks]" = WeakKeyDictionary()
 
 
 def harness_metrics(harness: object) -> tuple[BoundHook, ...]:
