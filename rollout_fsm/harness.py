@@ -37,7 +37,7 @@ class Exchange:
     endpoint: str
     """Base URL of the gateway as a program in the runtime reaches it (`…/v1`); empty where there is no gateway."""
     secret: str
-    """The rollout's own key for the gateway; a bearer token."""
+    """The rollout's own key for the gateway, a bearer token; empty where there is none."""
     tool_urls: Mapping[str, str]
     """Name to URL of the tool servers, as programs in the runtime reach them."""
     local_tool_urls: Mapping[str, str] = field(factory=dict)

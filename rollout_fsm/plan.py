@@ -53,8 +53,8 @@ class Slot(Protocol):
 class NoGatewaySlot:
     """The slot of a rollout whose engine has no gateway: harnesses in this process need none."""
 
-    secret: str
     url: str = ""
+    secret: str = ""
     answer: None = None
 
     def close(self) -> None:

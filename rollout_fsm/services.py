@@ -6,7 +6,6 @@ final (L75). Whatever is entered here is entered and left by one task.
 """
 
 import logging
-import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -131,7 +130,7 @@ class EngineServices:
     def open_slot(self, session: "Interceptable", *, model_name: str) -> Slot:
         """A rollout's own way through the gateway (L58)."""
         if self.gateway is None:
-            return NoGatewaySlot(secrets.token_urlsafe(32))
+            return NoGatewaySlot()
         return self.gateway.open_slot(session, model_name=model_name)
 
     def open_state(self, slot: Slot, trace: Trace) -> StateDoor:
