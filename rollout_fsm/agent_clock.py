@@ -27,6 +27,10 @@ class AgentClock:
             self.spent += self._now() - self._began
             self._began = None
 
+    def remaining(self) -> float:
+        """The same as `left`, for who may know nothing else of the clock."""
+        return self.left
+
     @property
     def left(self) -> float:
         """Seconds that are left, also within a segment; never below zero."""

@@ -44,6 +44,15 @@ class HeldOpen(Generic[T]):
         return f"<HeldOpen {self._hosted.name}>"
 
 
+class Conclusion(Protocol):
+    """Whoever knows when an exchange ends."""
+
+    @property
+    def concluded(self) -> bool:
+        """Whether the exchange is over."""
+        ...
+
+
 class Hold(Protocol):
     """Whoever holds something open."""
 
@@ -62,11 +71,11 @@ class SessionHolds:
     """All that is held open for one session."""
 
     _hosting: Hosting
-    _concluded: Callable[[], bool]
-    """Whether the exchange is over: nothing is held from then on."""
+    _exchange: Conclusion
+    """Once it is over, nothing is held any more."""
     on_first: Callable[[Callable[[], Awaitable[None]]], None] | None = field(default=None, init=False, repr=False)
     """Called once, with what leaves it all, when something is held that has to be left."""
-    _open: list[Hosted[object]] = field(factory=list, init=False)
+    _open: tuple[Hosted[object], ...] = field(default=(), init=False)
     """Oldest first; what was left is dropped in time."""
 
     async def hold(self, manager: AbstractAsyncContextManager[T], *, name: str) -> HeldOpen[T]:
@@ -77,11 +86,10 @@ class SessionHolds:
         """
         self._refuse_if_concluded(name)
         hosted = await self._hosting.enter(manager, name=name)
-        if self._concluded():
+        if self._exchange.concluded:
             await hosted.leave()
             self._refuse_if_concluded(name)
-        self._open = [one for one in self._open if not one.ended]
-        self._open.append(cast("Hosted[object]", hosted))
+        self._open = (*(one for one in self._open if not one.ended), cast("Hosted[object]", hosted))
         if self.on_first is not None:
             self.on_first(self.close)
             self.on_first = None
@@ -93,7 +101,7 @@ class SessionHolds:
         Raises what leaving raised, as a group. A cancellation cancels the leaving of all that is left.
         """
         left = [await attempt(one.leave) for one in reversed(self._open) if not one.ended]
-        self._open.clear()
+        self._open = ()
         failures = [one.error for one in left if one.error is not None]
         try:
             if failures:
@@ -102,5 +110,5 @@ class SessionHolds:
             del left, failures  # a frame that keeps an exception which it raises is kept by it
 
     def _refuse_if_concluded(self, name: str) -> None:
-        if self._concluded():
+        if self._exchange.concluded:
             raise RuntimeError(f"{name} cannot be held open any more: the session is closed")

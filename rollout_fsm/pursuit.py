@@ -34,7 +34,7 @@ class Pursuit:
     """The attempts of one owed rollout. Each is a fresh trace and a fresh runtime."""
 
     policy: RetryPolicy = NEVER
-    earlier: list[JSON] = field(factory=list)
+    earlier: tuple[JSON, ...] = ()
     """What the attempts before this one came to, oldest first."""
     cut_off: int = 0
     """How many of them ended with their process: the policy does not count them."""
@@ -45,7 +45,7 @@ class Pursuit:
     def of(cls, settings: Mapping[str, object], past: Past = NO_PAST) -> "Pursuit":
         """The pursuit that was asked for, of a rollout with this past."""
         policy = settings.get("retry")
-        return cls(policy if isinstance(policy, RetryPolicy) else NEVER, list(past.earlier), past.cut_off)
+        return cls(policy if isinstance(policy, RetryPolicy) else NEVER, tuple(past.earlier), past.cut_off)
 
     @property
     def attempt(self) -> int:
@@ -54,7 +54,7 @@ class Pursuit:
 
     def cuts_off(self, left: "Attempt") -> None:
         """An attempt that was to be gone on with ended with its process after all."""
-        self.earlier.append(told_of(left))
+        self.earlier += (told_of(left),)
         self.cut_off += 1
 
     def next_id(self, given: str | None) -> str:
@@ -72,7 +72,7 @@ class Pursuit:
             note(trace, ATTEMPTS, list(self.earlier))
         again = self._wait(trace, borrowed, met) if goes_on else None
         if again is not None:
-            self.earlier.append(attempt_record(trace))
+            self.earlier += (attempt_record(trace),)
             if keeper is not None:
                 keeper.followed(self.earlier[-1])
         self.again = again

@@ -7,7 +7,7 @@ its calls are. The session decides no state: it fires `refused`, and tells the s
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import trio
 from attrs import define, evolve, field
@@ -65,17 +65,28 @@ class Session:
     changed: Callable[[], None] = field(repr=False)
     """Told when a turn waits for somebody else."""
     segment: SegmentRun | None = None
-    waits: list[tuple[Party, str]] = field(factory=list, init=False)
-    """For whom the turns that go on wait, and for what; the latest is the last."""
     model_time: float = 0.0
     """Seconds spent in model calls (L80)."""
     restricted: bool = False
     """Whether the network of the agent is restricted, so that the model's provider is not to reach it instead."""
     _opening: tuple[Message, ...] = ()
     """The prompt as the interceptors left it: what the user's first words join."""
-    _intercepted: Counter[Hashable] = field(factory=Counter)
-    """Messages that passed the interceptors before the harness saw them, and were not committed yet (L6)."""
     _usage_unknown: bool = False
+
+    @cached_property
+    def waits(self) -> list[tuple[Party, str]]:
+        """For whom the turns that go on wait, and for what; the latest is the last."""
+        return []
+
+    @cached_property
+    def _intercepted(self) -> Counter[Hashable]:
+        """Messages that passed the interceptors before the harness saw them, and were not committed yet (L6)."""
+        return Counter()
+
+    @property
+    def concluded(self) -> bool:
+        """Whether the exchange is over."""
+        return self.gate is None or self.gate.concluded
 
     @protected
     async def respond(self, request: Request, *, deliver: Deliver | None = None, keep_answer: bool = False) -> Response:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from attrs import define
 
 from rollout_fsm import (
     Exchange,
@@ -147,6 +148,11 @@ async def test_a_session_that_holds_nothing_has_nothing_to_be_left() -> None:
     assert (await run(Idle(), ScriptedModel([]), Task(prompt="x"))).ok
 
 
+@define
+class _Exchange:
+    concluded: bool = False
+
+
 async def test_what_is_entered_when_the_session_is_closed_already_is_left_again() -> None:
     entering, go, log = trio.Event(), trio.Event(), list[str]()
 
@@ -159,8 +165,8 @@ async def test_what_is_entered_when_the_session_is_closed_already_is_left_again(
 
     async with trio.open_nursery() as nursery:
         hosting = Hosting(nursery)
-        concluded = False
-        holds = SessionHolds(hosting, lambda: concluded)
+        exchange = _Exchange()
+        holds = SessionHolds(hosting, exchange)
 
         async def hold() -> None:
             with pytest.raises(RuntimeError, match="it cannot be held open any more: the session is closed"):
@@ -169,7 +175,7 @@ async def test_what_is_entered_when_the_session_is_closed_already_is_left_again(
         async with trio.open_nursery() as session:
             session.start_soon(hold)
             await entering.wait()
-            concluded = True
+            exchange.concluded = True
             await holds.close()
             go.set()
         assert log == ["left"]

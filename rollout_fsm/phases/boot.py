@@ -1,7 +1,10 @@
 """`booting`: the runtime is started, or a borrowed one is taken over (L2, L8)."""
 
+from attrs import frozen
+
 from rollout_fsm.errors import HarnessError, ProviderError, SandboxError
 from rollout_fsm.foreign import call, is_given
+from rollout_fsm.keeping import Keeper
 from rollout_fsm.outcome import Outcome
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.world import World
@@ -66,14 +69,20 @@ def take_over(world: World, runtime: Runtime) -> None:
 
 def _hold(world: World, runtime: Runtime, called: str) -> None:
     """Register the stop of an owned runtime, which is kept to be found again until then."""
-    keeper = world.keeper
+    world.hold("leaked", f"runtime {called!r}", _Stop(runtime, world.keeper))
 
-    async def stop() -> None:
-        await call(runtime.stop)
-        if keeper is not None:
-            keeper.released()
 
-    world.hold("leaked", f"runtime {called!r}", stop)
+@frozen(eq=False)
+class _Stop:
+    """Stops an owned runtime."""
+
+    runtime: Runtime
+    keeper: Keeper | None
+
+    async def __call__(self) -> None:
+        await call(self.runtime.stop)
+        if self.keeper is not None:
+            self.keeper.released()
 
 
 def _name(runtime: Runtime) -> str:

@@ -3,12 +3,14 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from attrs import frozen
+
 from rollout_fsm.attempt import strikeable
 from rollout_fsm.errors import HarnessError, InterceptionError, SandboxError, TaskError, ToolsetError
 from rollout_fsm.foreign import call, is_given
 from rollout_fsm.harness import Exchange, HarnessSession
 from rollout_fsm.held_open import SessionHolds
-from rollout_fsm.holdings import Held, Holdings
+from rollout_fsm.holdings import Held
 from rollout_fsm.outcome import Outcome
 from rollout_fsm.runtime import Route
 from rollout_fsm.session import Session
@@ -51,6 +53,7 @@ async def setup(world: World) -> Outcome:
         world.hold("close", "interception slot", close_slot)
 
     routes = [Route(slot.url, slot.answer)] if slot.url else []
+    urls: dict[str, str] = {}
     here: dict[str, str] = {}
     for name, toolset in toolsets.items():
         world.calling(ToolsetError, f"starting tool server {name!r}", SHARED)
@@ -69,7 +72,7 @@ async def setup(world: World) -> Outcome:
             raise TypeError(f"its start() returned {type(url).__name__}; it returns a URL as text")
         routes.append(url if isinstance(url, Route) else Route(url))
         here[name] = url
-        world.tool_urls[name] = _reachable(world, f"tool server {name!r}", url)
+        urls[name] = _reachable(world, f"tool server {name!r}", url)
 
     world.calling(SandboxError, "applying the network policy", SHARED)
     if given := is_given(runtime, "prepare_execution"):
@@ -84,21 +87,20 @@ async def setup(world: World) -> Outcome:
 
     endpoint = _reachable(world, "the gateway", slot.url) if slot.url else ""
     world.calling(HarnessError, "opening the harness session", SHARED)
-    agent = world.agent
-    holds = SessionHolds(plan.services.hosting, lambda: session.gate is None or session.gate.concluded)
-    holds.on_first = partial(_leave_after_session, world.holdings, len(world.holdings.held), plan.bounds.close)
+    holds = SessionHolds(plan.services.hosting, session)
+    holds.on_first = _AfterSession(world, len(world.holdings.held))
     exchange = Exchange(
         prompt=world.opening,
         system_prompt=plan.task.system_prompt,
         runtime=runtime,
         endpoint=endpoint,
         secret=slot.secret,
-        tool_urls=dict(world.tool_urls),
+        tool_urls=urls,
         local_tool_urls=here,
         trace=trace,
         respond=session.respond,
         hold=holds.hold,
-        remaining=lambda: agent.left,
+        remaining=world.agent.remaining,
     )
     harness_session = await call(plan.harness.open_session, exchange)
     if not isinstance(harness_session, HarnessSession):
@@ -112,11 +114,17 @@ async def _close(session: HarnessSession) -> None:
     await call(session.close)
 
 
-def _leave_after_session(holdings: Holdings, place: int, bound: float, leave: Callable[[], Awaitable[None]]) -> None:
-    """Have what the session holds open left when the session is closed, which is registered above this place."""
-    name = "things that the harness session held open"
-    held = Held(kind="close", name=name, undo=leave, boundary=HarnessError, setting="close", bound=bound)
-    holdings.held.insert(place, held)
+@frozen(eq=False)
+class _AfterSession:
+    """Has what the session holds open left when the session is closed, which is registered above this place."""
+
+    world: World
+    place: int
+
+    def __call__(self, leave: Callable[[], Awaitable[None]]) -> None:
+        name, bound = "things that the harness session held open", self.world.plan.bounds.close
+        held = Held(kind="close", name=name, undo=leave, boundary=HarnessError, setting="close", bound=bound)
+        self.world.holdings.held.insert(self.place, held)
 
 
 async def _serve(world: World, name: str, toolset: Toolset, context: RolloutContext) -> str:
