@@ -15,7 +15,7 @@ from rollout_fsm.outcome import Outcome
 from rollout_fsm.runtime import Route
 from rollout_fsm.session import Session
 from rollout_fsm.toolset import RolloutContext, Toolset
-from rollout_fsm.world import World
+from rollout_fsm.world import World, nobody
 
 SHARED = ", shared setup budget"
 
@@ -41,7 +41,7 @@ async def setup(world: World) -> Outcome:
 
     world.calling(InterceptionError, "opening the interception slot", SHARED)
     assert world.gate is not None
-    session = world.session = Session(plan, trace, world.clock, runtime, world.gate, world.activity_changed)
+    session = world.session = Session(plan, trace, world.clock, runtime, world.gate, world.watcher or nobody)
     slot = plan.services.open_slot(session, model_name=plan.model_name)
     state = plan.services.open_state(slot, trace)
 
