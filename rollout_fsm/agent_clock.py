@@ -28,7 +28,7 @@ class AgentClock:
             self._began = None
 
     def remaining(self) -> float:
-        """The same as `left`, for who may know nothing else of the clock."""
+        """What `left` says, for those who are to know nothing else of the clock."""
         return self.left
 
     @property

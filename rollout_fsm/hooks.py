@@ -194,6 +194,7 @@ _LIST: Mapping[tuple[Kind, Boundary | None], str] = {
 """In which list a hook is called."""
 
 _of_tasks: "WeakKeyDictionary[type, Hooks]" = WeakKeyDictionary()
+"""By class: routed once."""
 
 
 def harness_metrics(harness: object) -> tuple[BoundHook, ...]:
