@@ -8,7 +8,7 @@ from attrs import define, field, frozen
 
 from rollout_fsm.attempt import attempt
 from rollout_fsm.errors import RolloutError, text
-from rollout_fsm.foreign import is_given
+from rollout_fsm.foreign import call, is_given
 from rollout_fsm.outcome import Interrupt, interrupts, plain
 from rollout_fsm.overdue import Overdue
 from rollout_fsm.trace import TraceWarning
@@ -24,6 +24,20 @@ _FAILED = {
 }
 
 
+@frozen(eq=False)
+class OwnMethod:
+    """An optional method of somebody's that undoes something, looked up when its turn comes."""
+
+    owner: object
+    name: str
+    given: tuple[object, ...] = ()
+    """What it is called with."""
+
+    async def __call__(self) -> None:
+        """Call it."""
+        await call(getattr(self.owner, self.name), *self.given)
+
+
 @frozen(kw_only=True, eq=False)
 class Held:
     """One thing that is held."""
@@ -37,13 +51,11 @@ class Held:
     setting: Setting
     bound: float
     """Seconds, `timeouts.<setting>`."""
-    of: tuple[object, str] | None = field(default=None, repr=False)
-    """Whose method of which name undoes it; None where it is the engine that does."""
 
     @property
     def is_due(self) -> bool:
         """Whether there is anything to call, as far as that is known by now."""
-        return self.of is None or is_given(*self.of)
+        return not isinstance(self.undo, OwnMethod) or is_given(self.undo.owner, self.undo.name)
 
     def doing(self) -> str:
         """What is being done, in the log."""

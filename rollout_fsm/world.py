@@ -3,7 +3,6 @@ it, this holds it."""
 
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 import trio
 from attrs import define, field
@@ -11,9 +10,8 @@ from attrs import define, field
 from rollout_fsm.agent_clock import AgentClock
 from rollout_fsm.clock import AnchoredClock
 from rollout_fsm.errors import RolloutError, RuntimeLifetimeError, SandboxError, text
-from rollout_fsm.foreign import call
 from rollout_fsm.harness import HarnessSession
-from rollout_fsm.holdings import Held, Holdings, Setting, WarningKind
+from rollout_fsm.holdings import Held, Holdings, OwnMethod, Setting, WarningKind
 from rollout_fsm.keeping import Keeper
 from rollout_fsm.messages import Message
 from rollout_fsm.outcome import Blame, Failure, is_cancelled, pass_on
@@ -118,29 +116,17 @@ class World:
         if self.keeper is not None:
             await self.keeper.durable()
 
-    def hold(
-        self,
-        kind: WarningKind,
-        name: str,
-        undo: Callable[[], Awaitable[None]],
-        *,
-        of: tuple[object, str] | None = None,
-    ) -> None:
-        """Register what is to be released (L8), with the bound that its kind has (L55). `of`: whose method of which
-        name does that, so that there may turn out to be none."""
+    def hold(self, kind: WarningKind, name: str, undo: Callable[[], Awaitable[None]]) -> None:
+        """Register what is to be released (L8), with the bound that its kind has (L55)."""
         setting: Setting = "close" if kind == "close" else "release"
         bound = getattr(self.plan.bounds, setting)
         boundary = self.blame.boundary
-        held = Held(kind=kind, name=name, undo=undo, boundary=boundary, setting=setting, bound=bound, of=of)
-        self.holdings.hold(held)
+        self.holdings.hold(Held(kind=kind, name=name, undo=undo, boundary=boundary, setting=setting, bound=bound))
 
     def hold_cleanup(self, runtime: Runtime) -> None:
         """From now on what the harness did to the runtime is to be undone, if it has a way to undo it (L8)."""
-        of = self.plan.harness, "cleanup"
-        self.hold("cleanup", f"harness {self.plan.harness_name!r}", partial(self._clean_up, runtime), of=of)
-
-    async def _clean_up(self, runtime: Runtime) -> None:
-        await call(self.plan.harness.cleanup, self.trace, runtime)
+        undo = OwnMethod(self.plan.harness, "cleanup", (self.trace, runtime))
+        self.hold("cleanup", f"harness {self.plan.harness_name!r}", undo)
 
     def doing(self) -> str:
         """What is running, in the log."""

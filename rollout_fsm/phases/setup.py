@@ -10,7 +10,7 @@ from rollout_fsm.errors import HarnessError, InterceptionError, SandboxError, Ta
 from rollout_fsm.foreign import call, is_given
 from rollout_fsm.harness import Exchange, HarnessSession
 from rollout_fsm.held_open import SessionHolds
-from rollout_fsm.holdings import Held
+from rollout_fsm.holdings import Held, OwnMethod
 from rollout_fsm.outcome import Outcome
 from rollout_fsm.runtime import Route
 from rollout_fsm.session import Session
@@ -106,12 +106,8 @@ async def setup(world: World) -> Outcome:
     if not isinstance(harness_session, HarnessSession):
         raise TypeError(f"open_session returned {type(harness_session).__name__}; it returns a HarnessSession")
     world.harness_session = harness_session
-    world.hold("close", "harness session", partial(_close, harness_session), of=(harness_session, "close"))
+    world.hold("close", "harness session", OwnMethod(harness_session, "close"))
     return Outcome(trigger="ready")
-
-
-async def _close(session: HarnessSession) -> None:
-    await call(session.close)
 
 
 @frozen(eq=False)
