@@ -162,3 +162,90 @@ def test_each_name_that_a_package_tells_of_is_where_the_type_checker_is_told_tha
 
 def test_a_name_is_looked_up_once() -> None:
     assert rollout_fsm.Task is vars(rollout_fsm)["Task"]
+
+
+PACKAGE = Path(rollout_fsm.__file__).parent
+
+
+def misspelt(package: str) -> str:
+    """A name that is nearly one of the package's."""
+    return f"{importlib.import_module(f'rollout_fsm{package}').__all__[0]}e"
+
+
+def test_a_type_checker_knows_every_name_of_a_package_and_no_other(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    right = [f"from rollout_fsm{package} import *" for package in LAZY]
+    wrong = [f"from rollout_fsm{package} import {misspelt(package)}" for package in LAZY]
+    program.write_text("\n".join([*right, *wrong, ""]), encoding="utf-8")
+    packages = [PACKAGE.joinpath(*package.split("."), "__init__.py") for package in LAZY]
+    checker = (sys.executable, "-m", "mypy", "--config-file=", "--follow-imports=skip", f"--cache-dir={tmp_path}")
+    checked = subprocess.run([*checker, *packages, program], capture_output=True, text=True, check=False)
+
+    assert [line.partition("error: ")[2].partition("; maybe")[0] for line in checked.stdout.splitlines()[:-1]] == [
+        f'Module "rollout_fsm{package}" has no attribute "{misspelt(package)}"' for package in LAZY
+    ], checked.stdout + checked.stderr
+
+
+THREADS = """
+import random, sys, threading
+import rollout_fsm
+
+sys.setswitchinterval(1e-6)
+began, failures = threading.Barrier(8), []
+
+def ask(seed):
+    names = list(rollout_fsm.__all__)
+    random.Random(seed).shuffle(names)
+    began.wait()
+    for name in names:
+        try:
+            getattr(rollout_fsm, name)
+        except BaseException as error:
+            failures.append(f"{name}: {error!r}")
+
+threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(*failures, sep="\\n")
+"""
+
+
+def test_threads_that_ask_for_names_at_once_are_all_given_them() -> None:
+    ran = subprocess.run([sys.executable, "-W", "error", "-c", THREADS], capture_output=True, text=True, check=False)
+    assert (ran.stdout.strip(), ran.stderr) == ("", "")
+
+
+def homes(module: ast.Module) -> dict[str, str]:
+    """The names that a package finds when they are asked for, and their modules."""
+    return {
+        name.name: imported.module
+        for block in module.body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for imported in block.body
+        if isinstance(imported, ast.ImportFrom) and imported.module is not None
+        for name in imported.names
+    }
+
+
+def test_no_module_asks_for_such_a_name_while_it_is_imported_itself() -> None:
+    lazy = {
+        f"rollout_fsm{package}": homes(ast.parse(PACKAGE.joinpath(*package.split("."), "__init__.py").read_text()))
+        for package in LAZY
+    }
+    assert all(lazy.values())
+    asked = [
+        f"{path.relative_to(PACKAGE)}: {name.name} of {imported.module}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for imported in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(imported, ast.ImportFrom)
+        for name in imported.names
+        if name.name in lazy.get(imported.module or "", ())
+    ]
+    assert asked == []
+
+
+def test_every_package_that_finds_its_names_late_is_known_here() -> None:
+    late = {path.parent for path in PACKAGE.rglob("__init__.py") if "lazy_names(" in path.read_text(encoding="utf-8")}
+    assert late == {PACKAGE.joinpath(*package.split(".")) for package in LAZY}

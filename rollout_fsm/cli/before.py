@@ -10,7 +10,7 @@ from attrs import frozen
 
 from rollout_fsm.batch import jobs
 from rollout_fsm.identity import Identity
-from rollout_fsm.journal import JournalContent, Lease
+from rollout_fsm.journal.records import JournalContent, Lease
 from rollout_fsm.output import TRACES, Written, outdated, read_written
 from rollout_fsm.past import Past
 from rollout_fsm.resuming import resumption

@@ -12,7 +12,9 @@ from rollout_fsm.cli.faults import UsageError
 from rollout_fsm.cli.loading import is_reference, load
 from rollout_fsm.cli.parts import make_model
 from rollout_fsm.cli.settings import JudgeSettings, ModelSettings, Settings, said
-from rollout_fsm.grading import BUILT_IN, Numbers, Template
+from rollout_fsm.grading.material import BUILT_IN
+from rollout_fsm.grading.numbers import Numbers
+from rollout_fsm.grading.template import Template
 from rollout_fsm.judge import Judge
 from rollout_fsm.judges import ReferenceJudge, RubricJudge, reference, rubric
 from rollout_fsm.machine.exact import suggestion

@@ -13,10 +13,13 @@ from rollout_fsm.cli.loading import is_reference, load
 from rollout_fsm.cli.settings import ModelSettings, RetrySettings
 from rollout_fsm.example import example_harness, example_model
 from rollout_fsm.harness import Harness
-from rollout_fsm.harnesses import ChatHarness, ProgramHarness
+from rollout_fsm.harnesses.chat import ChatHarness
+from rollout_fsm.harnesses.program import ProgramHarness
 from rollout_fsm.machine.exact import suggestion
 from rollout_fsm.model import Model
-from rollout_fsm.models import AnthropicModel, LocalModel, OpenAIModel
+from rollout_fsm.models.anthropic import AnthropicModel
+from rollout_fsm.models.local import LocalModel
+from rollout_fsm.models.openai import OpenAIModel
 from rollout_fsm.retry import RetryOn, RetryPolicy
 
 __all__ = ["HARNESSES", "MODELS", "endpoint_variable", "kind_of", "make_harness", "make_model", "make_retry"]

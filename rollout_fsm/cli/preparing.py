@@ -23,8 +23,8 @@ from rollout_fsm.cli.runtimes import make_runtime
 from rollout_fsm.cli.settings import LimitSettings, ModelSettings, OriginSettings, Settings, over, settle
 from rollout_fsm.cli.task_rows import read_tasks, selected, task_class
 from rollout_fsm.example import EXAMPLE_LIMITS, example_tasks
-from rollout_fsm.models import OpenAIModel
 from rollout_fsm.models.faults import shown_url
+from rollout_fsm.models.openai import OpenAIModel
 from rollout_fsm.output import TRACES
 from rollout_fsm.settings import AgentSettings
 from rollout_fsm.task import Task

@@ -23,7 +23,8 @@ from rollout_fsm.cli.running import run_prepared
 from rollout_fsm.cli.screen import Screen
 from rollout_fsm.cli.settings import Settings, faults, flag
 from rollout_fsm.identity import Identity
-from rollout_fsm.journal import JournalContent, read_journal
+from rollout_fsm.journal.reading import read_journal
+from rollout_fsm.journal.records import JournalContent
 from rollout_fsm.output import JOURNAL, TRACES
 
 __all__ = ["resume"]

@@ -26,7 +26,7 @@ from rollout_fsm.cli.checks import (
     setting,
     some,
 )
-from rollout_fsm.grading import Choices
+from rollout_fsm.grading.choices import Choices
 from rollout_fsm.judges.rubric import Criterion, criteria_of
 from rollout_fsm.limits import RolloutLimits, RolloutPolicy, RolloutTimeouts
 from rollout_fsm.messages import JSON, Sampling

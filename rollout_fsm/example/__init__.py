@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rollout_fsm.example.model import example_model
 from rollout_fsm.example.tasks import Question, example_tasks
-from rollout_fsm.harnesses import ProgramHarness
+from rollout_fsm.harnesses.program import ProgramHarness
 from rollout_fsm.limits import RolloutLimits
 
 __all__ = ["EXAMPLE_LIMITS", "Question", "example_harness", "example_model", "example_tasks"]

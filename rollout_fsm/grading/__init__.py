@@ -29,19 +29,20 @@ __all__ = [
     "task_field",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "BUILT_IN": "rollout_fsm.grading.material",
-        "OF_THE_ROLLOUT": "rollout_fsm.grading.material",
-        "Choices": "rollout_fsm.grading.choices",
-        "Material": "rollout_fsm.grading.material",
-        "NoVerdictError": "rollout_fsm.grading.verdict",
-        "Numbers": "rollout_fsm.grading.numbers",
-        "Reader": "rollout_fsm.grading.verdict",
-        "Template": "rollout_fsm.grading.template",
-        "Verdict": "rollout_fsm.grading.verdict",
-        "cut": "rollout_fsm.grading.material",
-        "task_field": "rollout_fsm.grading.material",
-    },
-)
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "BUILT_IN": "rollout_fsm.grading.material",
+            "OF_THE_ROLLOUT": "rollout_fsm.grading.material",
+            "Choices": "rollout_fsm.grading.choices",
+            "Material": "rollout_fsm.grading.material",
+            "NoVerdictError": "rollout_fsm.grading.verdict",
+            "Numbers": "rollout_fsm.grading.numbers",
+            "Reader": "rollout_fsm.grading.verdict",
+            "Template": "rollout_fsm.grading.template",
+            "Verdict": "rollout_fsm.grading.verdict",
+            "cut": "rollout_fsm.grading.material",
+            "task_field": "rollout_fsm.grading.material",
+        },
+    )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChatHarness", "ProgramHarness"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__, {"ChatHarness": "rollout_fsm.harnesses.chat", "ProgramHarness": "rollout_fsm.harnesses.program"}
-)
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+    __getattr__, __dir__ = lazy_names(
+        __name__, {"ChatHarness": "rollout_fsm.harnesses.chat", "ProgramHarness": "rollout_fsm.harnesses.program"}
+    )

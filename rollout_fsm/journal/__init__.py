@@ -31,18 +31,19 @@ __all__ = [
     "read_journal",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "Acquisition": "rollout_fsm.journal.journal",
-        "Attempt": "rollout_fsm.journal.records",
-        "End": "rollout_fsm.journal.records",
-        "Journal": "rollout_fsm.journal.journal",
-        "JournalContent": "rollout_fsm.journal.records",
-        "JournalEntry": "rollout_fsm.journal.journal",
-        "Lease": "rollout_fsm.journal.records",
-        "Process": "rollout_fsm.journal.records",
-        "Snapshot": "rollout_fsm.journal.records",
-        "read_journal": "rollout_fsm.journal.reading",
-    },
-)
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "Acquisition": "rollout_fsm.journal.journal",
+            "Attempt": "rollout_fsm.journal.records",
+            "End": "rollout_fsm.journal.records",
+            "Journal": "rollout_fsm.journal.journal",
+            "JournalContent": "rollout_fsm.journal.records",
+            "JournalEntry": "rollout_fsm.journal.journal",
+            "Lease": "rollout_fsm.journal.records",
+            "Process": "rollout_fsm.journal.records",
+            "Snapshot": "rollout_fsm.journal.records",
+            "read_journal": "rollout_fsm.journal.reading",
+        },
+    )

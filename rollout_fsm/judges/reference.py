@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Unpack
 
-from rollout_fsm.grading import task_field
+from rollout_fsm.grading.material import task_field
 from rollout_fsm.judge import Judge, JudgeOptions
 from rollout_fsm.model import Model
 from rollout_fsm.task import Task

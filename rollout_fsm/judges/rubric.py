@@ -7,7 +7,7 @@ from typing import TypeAlias, Unpack
 
 from attrs import field, frozen
 
-from rollout_fsm.grading import Reader, Verdict
+from rollout_fsm.grading.verdict import Reader, Verdict
 from rollout_fsm.judge import Judge, JudgeOptions
 from rollout_fsm.messages import JSON
 from rollout_fsm.model import Model

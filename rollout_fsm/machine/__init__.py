@@ -37,6 +37,7 @@ __all__ = [
     "prove",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__, {"check_machine": "rollout_fsm.machine.check", "prove": "rollout_fsm.machine.proofs"}
-)
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+    __getattr__, __dir__ = lazy_names(
+        __name__, {"check_machine": "rollout_fsm.machine.check", "prove": "rollout_fsm.machine.proofs"}
+    )

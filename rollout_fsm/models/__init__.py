@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["AnthropicModel", "LocalModel", "OpenAIModel", "ScriptedModel"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "AnthropicModel": "rollout_fsm.models.anthropic",
-        "LocalModel": "rollout_fsm.models.local",
-        "OpenAIModel": "rollout_fsm.models.openai",
-        "ScriptedModel": "rollout_fsm.models.scripted",
-    },
-)
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "AnthropicModel": "rollout_fsm.models.anthropic",
+            "LocalModel": "rollout_fsm.models.local",
+            "OpenAIModel": "rollout_fsm.models.openai",
+            "ScriptedModel": "rollout_fsm.models.scripted",
+        },
+    )

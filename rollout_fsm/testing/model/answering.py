@@ -7,7 +7,7 @@ import trio
 
 from rollout_fsm.engine import open_engine
 from rollout_fsm.foreign import call
-from rollout_fsm.harnesses import ChatHarness
+from rollout_fsm.harnesses.chat import ChatHarness
 from rollout_fsm.messages import (
     JSON,
     AssistantMessage,

@@ -12,7 +12,7 @@ from rollout_fsm.errors import text
 from rollout_fsm.harness import Exchange, Harness, HarnessSession
 from rollout_fsm.limits import RolloutTimeouts
 from rollout_fsm.messages import JSON, Message
-from rollout_fsm.models import ScriptedModel
+from rollout_fsm.models.scripted import ScriptedModel
 from rollout_fsm.rollout import Rollout
 from rollout_fsm.runtime import Runtime
 from rollout_fsm.runtimes import LocalRuntime

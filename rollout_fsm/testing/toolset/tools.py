@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from rollout_fsm.engine import open_engine
-from rollout_fsm.harnesses import ChatHarness
+from rollout_fsm.harnesses.chat import ChatHarness
 from rollout_fsm.task import Task
 from rollout_fsm.testing.contract import check
 from rollout_fsm.testing.expecting import expect, raised_by
