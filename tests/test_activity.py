@@ -58,6 +58,22 @@ async def test_every_change_is_told_with_the_party_that_has_to_act() -> None:
     ]
 
 
+async def test_with_a_gateway_the_slot_is_waited_for_when_it_opens_and_when_it_is_released() -> None:
+    world, watch = World(), Watch()
+    async with open_engine(observers=[watch]) as engine:
+        await engine.run(world_task(world, served=["a"]), **agent(world))
+    told = [(state, party, doing) for state, party, doing, _ in watch.seen]
+    assert [one for one in told if one[1] == "interception"] == [
+        ("setup", "interception", "opening the interception slot"),
+        ("closing", "interception", "the release of the interception slot"),
+    ]
+    assert [doing for state, _, doing in told if state == "closing"] == [
+        "the release of the harness session",
+        "the release of the tool server 'a'",
+        "the release of the interception slot",
+    ]
+
+
 def box(told: list[tuple[str, str | None, str]]) -> str:
     return told[-1][2].rpartition("runtime ")[2].strip("'")
 
