@@ -81,8 +81,8 @@ class SessionHolds:
     async def hold(self, manager: AbstractAsyncContextManager[T], *, name: str) -> HeldOpen[T]:
         """Have it entered, until it is left or the session is closed.
 
-        Raises what entering it raised, and `RuntimeError` once the exchange is over. A cancellation undoes the
-        entering, and waits for that (L8).
+        Raises what entering it raised, and `RuntimeError` once the exchange is over; if it ended meanwhile, what was
+        entered is left again. A cancellation undoes the entering, and waits for that (L8).
         """
         self._refuse_if_concluded(name)
         hosted = await self._hosting.enter(manager, name=name)
@@ -111,4 +111,4 @@ class SessionHolds:
 
     def _refuse_if_concluded(self, name: str) -> None:
         if self._exchange.concluded:
-            raise RuntimeError(f"{name} cannot be held open any more: the session is closed")
+            raise RuntimeError(f"{name} cannot be held open any more: the exchange is over")

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from attrs import define
 
 from rollout_fsm import (
     Exchange,
@@ -20,8 +19,7 @@ from rollout_fsm import (
     check_trace,
     open_engine,
 )
-from rollout_fsm.held_open import SessionHolds, nobody_holds
-from rollout_fsm.hosting import Hosting
+from rollout_fsm.held_open import nobody_holds
 from tests.harnesses.runs import run
 
 
@@ -75,7 +73,7 @@ class _Session(HarnessSession):
 
     async def close(self) -> None:
         self.harness.log.append("closed")
-        with pytest.raises(RuntimeError, match="it cannot be held open any more: the session is closed"):
+        with pytest.raises(RuntimeError, match="it cannot be held open any more: the exchange is over"):
             await self.exchange.hold(self.harness.thing("third"), name="it")
 
 
@@ -148,38 +146,59 @@ async def test_a_session_that_holds_nothing_has_nothing_to_be_left() -> None:
     assert (await run(Idle(), ScriptedModel([]), Task(prompt="x"))).ok
 
 
-@define
-class _Exchange:
-    concluded: bool = False
+class Late(Harness):
+    """Has something entered by a task that goes on when the segment has ended; it is entered when `go` is set."""
 
-
-async def test_what_is_entered_when_the_session_is_closed_already_is_left_again() -> None:
-    entering, go, log = trio.Event(), trio.Event(), list[str]()
+    def __init__(self, nursery: trio.Nursery, *, closing: bool) -> None:
+        self.nursery, self.closing = nursery, closing
+        self.entering, self.go, self.refused = trio.Event(), trio.Event(), trio.Event()
+        self.log: list[str] = []
 
     @asynccontextmanager
-    async def slow() -> AsyncIterator[None]:
-        entering.set()
-        await go.wait()
+    async def slow(self) -> AsyncIterator[None]:
+        self.entering.set()
+        await self.go.wait()
+        self.log.append("entered")
         yield
-        log.append("left")
+        self.log.append("left")
 
-    async with trio.open_nursery() as nursery:
-        hosting = Hosting(nursery)
-        exchange = _Exchange()
-        holds = SessionHolds(hosting, exchange)
+    async def hold(self, exchange: Exchange) -> None:
+        with pytest.raises(RuntimeError, match="it cannot be held open any more: the exchange is over"):
+            await exchange.hold(self.slow(), name="it")
+        self.log.append("refused")
+        self.refused.set()
 
-        async def hold() -> None:
-            with pytest.raises(RuntimeError, match="it cannot be held open any more: the session is closed"):
-                await holds.hold(slow(), name="it")
+    async def open_session(self, exchange: Exchange) -> HarnessSession:
+        return _LateSession(self, exchange)
 
-        async with trio.open_nursery() as session:
-            session.start_soon(hold)
-            await entering.wait()
-            exchange.concluded = True
-            await holds.close()
-            go.set()
-        assert log == ["left"]
-        await hosting.end()
+
+class _LateSession(HarnessSession):
+    def __init__(self, harness: Late, exchange: Exchange) -> None:
+        self.harness, self.exchange = harness, exchange
+
+    async def run(self, messages: Sequence[Message] | None) -> None:
+        self.harness.nursery.start_soon(self.harness.hold, self.exchange)
+        await self.harness.entering.wait()
+
+    async def close(self) -> None:
+        if self.harness.closing:
+            self.harness.go.set()
+            await self.harness.refused.wait()
+        self.harness.log.append("closed")
+
+
+@pytest.mark.parametrize("closing", [True, False])
+async def test_what_is_entered_when_the_exchange_is_over_already_is_left_again_and_refused(closing: bool) -> None:
+    async with open_engine(gateway=False) as engine, trio.open_nursery() as nursery:
+        harness = Late(nursery, closing=closing)
+        trace = await engine.run(Task(prompt="x"), harness=harness, model=ScriptedModel([]))
+        harness.go.set()
+        await harness.refused.wait()
+        assert engine._register is not None
+        assert engine._register.services.hosting._open == set()
+    assert (trace.ok, trace.warnings) == (True, [])
+    late = ["entered", "left", "refused"]
+    assert harness.log == ([*late, "closed"] if closing else ["closed", *late])
 
 
 async def test_outside_of_an_engine_nothing_is_held() -> None:
