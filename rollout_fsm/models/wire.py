@@ -189,12 +189,14 @@ class _Incoming:
     # What the parser finds
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.status:  # else it is a trailer
+        """A header, or a trailer: what the body's end says is not looked at."""
+        if not self.status:
             name, value = name.lower(), value.strip()
             said = self.headers.get(name)
             self.headers[name] = value if said is None else b"%b, %b" % (said, value)
 
     def on_headers_complete(self) -> None:
+        """The head is there; that of an informational answer (1xx) is not the one that was asked for."""
         status = self._parser.get_status_code()
         self._unfinished = 0
         self._informational = 100 <= status < 200
@@ -206,11 +208,13 @@ class _Incoming:
             self._framed = b"content-length" in self.headers or b"chunked" in coding.lower()
 
     def on_body(self, data: bytes) -> None:
+        """A piece of the body, as it was sent."""
         self._unfinished = 0
         if not self.complete:
             self.body.append(data)
 
     def on_message_complete(self) -> None:
+        """The answer has ended, or an informational one before it."""
         self._unfinished = 0
         if self._informational:
             self.headers = {}
@@ -218,5 +222,6 @@ class _Incoming:
             self.complete, self.keeps = True, self._parser.should_keep_alive()
 
     def on_message_begin(self) -> None:
-        if self.complete:  # nobody has asked for another
+        """An answer begins: after the one that was asked for, none may."""
+        if self.complete:
             self.keeps = False

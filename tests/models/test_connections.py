@@ -1,8 +1,7 @@
 """The connections of a model client: which are kept, which are not, how an answer is framed, and where a URL leads."""
 
-import datetime
-import ipaddress
 import ssl
+import threading
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trustme
 
 from rollout_fsm.models import connections
 from rollout_fsm.models.connections import IDLE, Connections, target_of
@@ -260,72 +260,75 @@ async def test_an_endpoint_that_speaks_no_tls_cannot_be_connected_to() -> None:
     async with trio.open_nursery() as nursery, client() as asking:
         (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
         nursery.start_soon(trio.serve_listeners, serve, [listener])
-        assert "wrong version number" in await connecting(asking, listener)
+        server = Server(f"https://127.0.0.1:{listener.socket.getsockname()[1]}/v1")
+        assert "wrong version number" in await connecting(asking, server)
         nursery.cancel_scope.cancel()
 
 
-async def connecting(client: Connections, listener: trio.SocketListener) -> str:
-    """What is said of a connection over TLS that cannot be made."""
-    url = f"https://127.0.0.1:{listener.socket.getsockname()[1]}/v1"
+async def connecting(client: Connections, server: Server) -> str:
+    """What is said of a connection that cannot be made."""
     with pytest.raises(ConnectError) as caught:
-        await ask(client, Server(url))
-    return str(unreachable(caught.value, doing="asking", url=url, timeout=None))
+        await ask(client, server)
+    return str(unreachable(caught.value, doing="asking", url=server.base_url, timeout=None))
+
+
+@asynccontextmanager
+async def serving_tls(authority: trustme.CA) -> AsyncIterator[Server]:
+    """A server of this machine with a certificate of the authority's; each thing that it is asked is answered."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        server = Server(f"https://127.0.0.1:{listener.socket.getsockname()[1]}/v1")
+
+        async def serve(stream: trio.SocketStream) -> None:
+            server.connections += 1
+            secured = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
+            try:
+                while await secured.receive_some():
+                    await secured.send_all(OK)
+            except trio.BrokenResourceError:
+                pass  # the client does not trust it
+
+        nursery.start_soon(trio.serve_listeners, serve, [listener])
+        yield server
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.real_time
-@pytest.mark.parametrize("trusted", [True, False])
-async def test_an_endpoint_is_asked_over_tls_where_its_certificate_is_trusted(
-    trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_an_endpoint_whose_certificate_is_trusted_is_asked_over_tls_on_one_connection(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    serving_context, asking_context = self_signed(tmp_path)
-    if trusted:
-        monkeypatch.setattr(connections, "_tls", lambda: asking_context)
+    authority = trustme.CA()
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    made_in: list[int] = []
 
-    async def serve(stream: trio.SocketStream) -> None:
-        secured = trio.SSLStream(stream, serving_context, server_side=True, https_compatible=True)
-        try:
-            while await secured.receive_some():
-                await secured.send_all(OK)
-        except trio.BrokenResourceError:
-            pass  # the client does not trust it
+    def make() -> ssl.SSLContext:
+        made_in.append(threading.get_ident())
+        return trusting
 
-    async with trio.open_nursery() as nursery, client() as asking:
-        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        nursery.start_soon(trio.serve_listeners, serve, [listener])
-        server = Server(f"https://127.0.0.1:{listener.socket.getsockname()[1]}/v1")
-        if trusted:
-            for _ in range(2):
-                assert await ask(asking, server) == (200, b"ok")
-        else:
-            assert "certificate verify failed" in await connecting(asking, listener)
-        nursery.cancel_scope.cancel()
+    monkeypatch.setattr(connections, "_tls", make)
+    async with serving_tls(authority) as server, client() as asking:
+        for _ in range(2):
+            assert await ask(asking, server) == (200, b"ok")
+        assert server.connections == 1
+    assert threading.get_ident() not in made_in  # the event loop went on
 
 
-def self_signed(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """The contexts of a server with a certificate of its own making, and of a client that trusts it."""
-    x509 = pytest.importorskip("cryptography.x509")
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
+@pytest.mark.real_time
+async def test_an_endpoint_whose_certificate_nobody_trusts_is_not_asked() -> None:
+    async with serving_tls(trustme.CA()) as server, client() as asking:
+        assert "certificate verify failed" in await connecting(asking, server)
 
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a test")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
-        .sign(key, hashes.SHA256())
-    )
-    certificate = made.public_bytes(serialization.Encoding.PEM)
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    (folder / "both.pem").write_bytes(secret + certificate)
-    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    server.load_cert_chain(folder / "both.pem")
-    return server, ssl.create_default_context(cadata=certificate.decode())
+
+@pytest.mark.real_time
+async def test_no_variable_of_the_environment_says_who_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "trusted.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "trusted.pem"))
+    monkeypatch.setattr(connections, "_tls", connections._tls.__wrapped__)
+    async with serving_tls(authority) as server, client() as asking:
+        assert "certificate verify failed" in await connecting(asking, server)
