@@ -164,15 +164,15 @@ _Path: TypeAlias = "tuple[_Path | None, str | int]"
 
 
 def _plain(value: object, path: "_Path | None", depth: int, faults: list[str]) -> JSON:
-    if type(value) in _ITS_OWN or isinstance(value, str | int):
-        return value  # type: ignore[return-value]
+    if value is None or isinstance(value, str | int):
+        return value
     if depth > MAX_DEPTH:
         faults.append(f"{_where(path)}: nested deeper than {MAX_DEPTH} levels")
     elif isinstance(value, float):
         if math.isfinite(value):
             return value
         faults.append(f"{_where(path)}: {value!r} is not a number that JSON has")
-    elif isinstance(value, dict | Mapping):
+    elif isinstance(value, dict | Mapping):  # nearly always a dict, which is told at once
         made: dict[str, JSON] = {}
         for key, item in value.items():
             if isinstance(key, str):
