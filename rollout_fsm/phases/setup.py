@@ -12,6 +12,7 @@ from rollout_fsm.harness import Exchange, HarnessSession
 from rollout_fsm.held_open import SessionHolds
 from rollout_fsm.holdings import Held, OwnMethod
 from rollout_fsm.outcome import Outcome
+from rollout_fsm.plan import NoGatewaySlot
 from rollout_fsm.runtime import Route
 from rollout_fsm.session import Session
 from rollout_fsm.toolset import RolloutContext, Toolset
@@ -49,7 +50,7 @@ async def setup(world: World) -> Outcome:
         slot.close()
         state.close()
 
-    if slot.url:
+    if not isinstance(slot, NoGatewaySlot):
         world.hold("close", "interception slot", close_slot)
 
     routes = [Route(slot.url, slot.answer)] if slot.url else []
