@@ -12,7 +12,7 @@ from typing import Protocol
 from attrs import define, field
 
 from rollout_fsm.errors import TurnRefused
-from rollout_fsm.gateway.dialects.recall import Recollection
+from rollout_fsm.gateway.dialects.recall import Recall, Recollection, afresh
 from rollout_fsm.gateway.turns import Turns
 from rollout_fsm.messages import Deliver, Request, Response
 from rollout_fsm.runtime import Answer
@@ -52,20 +52,24 @@ class Slot:
     """Serves connections that are made in the rollout's own box: they reach this slot and no other."""
     turns: Turns = field(factory=Turns, init=False, repr=False)
     """What clients are waiting for, and what one that tries again is answered with."""
-    recall: Recollection = field(factory=Recollection, init=False, repr=False)
-    """The conversations that were sent last."""
+    _recall: Recall = field(factory=Recollection, init=False, repr=False)
 
     @property
     def closed(self) -> bool:
         """Whether admission has ended."""
         return self._session is None
 
+    @property
+    def recall(self) -> Recall:
+        """Gives the messages of a request, and keeps the conversations that were sent last; nothing once closed."""
+        return self._recall
+
     def close(self) -> None:
         """End admission and forget session, conversations and answers. Calls in flight go on: they are the session's.
         Idempotent."""
         self._session = None
         self.turns.clear()
-        self.recall.clear()
+        self._recall = afresh  # the other one may yet be filled, by a thread
 
     async def respond(self, request: Request, *, deliver: Deliver | None) -> Response:
         """Hand one request to the session. Raises `TurnRefused` once the slot is closed, and what the session does."""

@@ -67,7 +67,7 @@ class Recollection:
             if (shared := conversation.shared(given)) > known:
                 known, like = shared, conversation
         now = _Conversation(
-            given=list(given),
+            given=[*like.given[:known], *given[known:]],  # a text that came again is held once
             messages=(*like.messages[:known], *map(read, range(known, len(given)))),
             exact=(*like.exact[:known], *map(_is_exact, given[known:])),
         )
@@ -75,10 +75,6 @@ class Recollection:
         others = [conversation for conversation in self._kept if conversation is not grown]
         self._kept = (*others[1 - CONVERSATIONS :], now)
         return now.messages
-
-    def clear(self) -> None:
-        """Forget all of it."""
-        self._kept = ()
 
 
 def _is_exact(value: JSON) -> bool:

@@ -1,6 +1,7 @@
 """What was read before is recalled only where it says exactly the same, and never more of it than is bounded."""
 
 import json
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -85,12 +86,21 @@ def test_a_conversation_that_was_cut_short_is_recalled_as_far_as_it_goes() -> No
     assert reading.read == 4
 
 
-def test_nothing_is_recalled_once_all_is_forgotten() -> None:
+def test_what_is_sent_again_is_held_once() -> None:
+    class Said(dict[str, JSON]):
+        """What a test sees go."""
+
+    def sent(*texts: str) -> list[weakref.ref[Said]]:
+        given = [Said(content=text) for text in texts]
+        reading(given)
+        return list(map(weakref.ref, given))
+
     reading = Reading()
-    reading(["a"])
-    reading.recall.clear()
-    reading(["a"])
-    assert reading.read == 2
+    first = sent("a", "b")
+    again = sent("a", "b", "c")
+    shorter = sent("a", "d")
+    assert [said() is not None for said in (*first, *again, *shorter)] == [True, True, False, False, True, False, True]
+    assert reading.read == 4
 
 
 def test_what_cannot_be_read_is_not_recalled() -> None:
