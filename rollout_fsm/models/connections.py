@@ -20,6 +20,7 @@ from attrs import define, field, frozen
 
 from rollout_fsm.importing import aside
 from rollout_fsm.models.faults import ConnectError, ConnectTimeoutError, UrlError
+from rollout_fsm.models.tls import Secured
 from rollout_fsm.models.wire import Answer, Connection, Headers, head_of
 
 __all__ = ["Connections"]
@@ -75,7 +76,7 @@ class Connections:
         """
         target = target_of(url)
         head = head_of(target.path, target.name, headers, target.credentials, len(content))
-        connection = self._unused(target.origin) or await self._connected(target.origin)
+        connection = await self._unused(target.origin) or await self._connected(target.origin)
         try:
             yield await connection.ask(head, content)
         finally:
@@ -87,18 +88,18 @@ class Connections:
     def close(self) -> None:
         """Close them all; one that is in use is closed when its exchange is over."""
         self._closed = True
-        while self._idle:
-            for _, connection in self._idle.popitem()[1]:
-                connection.close()
+        for waiting in self._idle.values():
+            while waiting:
+                waiting.pop()[1].close()
 
-    def _unused(self, origin: Origin) -> Connection | None:
+    async def _unused(self, origin: Origin) -> Connection | None:
         """The connection that was used last, if there is one; those that have waited too long are closed."""
         waiting = self._idle.get(origin)
         while waiting:
             until, connection = waiting[0]
             if until > trio.current_time():
                 _, connection = waiting.pop()
-                if not connection.ended():
+                if not await connection.ended():
                     return connection
             else:
                 waiting.popleft()
@@ -113,7 +114,7 @@ class Connections:
                 stream = await trio.open_tcp_stream(origin.host, origin.port)
                 if trusting is None:
                     return Connection(stream, stream.socket, self.timeout)
-                secured = trio.SSLStream(stream, trusting, server_hostname=origin.host, https_compatible=True)
+                secured = Secured(stream, trusting, origin.host)
                 try:
                     await secured.do_handshake()
                 except BaseException:

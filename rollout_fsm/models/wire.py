@@ -14,6 +14,7 @@ import trio
 from attrs import define, field
 
 from rollout_fsm.models.faults import BrokenError, HeaderError, SilentError
+from rollout_fsm.models.tls import Secured
 
 __all__ = ["Answer", "Connection", "Headers", "head_of"]
 
@@ -67,7 +68,9 @@ class Answer:
 class Connection:
     """A connection. `timeout` is in seconds without a byte, in either direction."""
 
-    def __init__(self, stream: trio.abc.Stream, socket: trio.socket.SocketType, timeout: float | None) -> None:
+    def __init__(
+        self, stream: trio.SocketStream | Secured, socket: trio.socket.SocketType, timeout: float | None
+    ) -> None:
         self._stream = stream
         self._socket = socket
         self._timeout = math.inf if timeout is None else timeout
@@ -103,9 +106,16 @@ class Connection:
         """Whether the answer has been read to its end, and another request may follow."""
         return self._incoming.complete and self._incoming.keeps and not self._incoming.body
 
-    def ended(self) -> bool:
-        """Whether the endpoint has ended the connection while it was not used; what it says unasked is no answer."""
-        return self._socket.is_readable()
+    async def ended(self) -> bool:
+        """Whether the endpoint has ended the connection while it was not used; what it says unasked is no answer.
+        Cancelled, it closes the connection."""
+        if self._socket.is_readable():
+            return True
+        try:
+            return isinstance(self._stream, Secured) and await self._stream.holds_something()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close it at once, without goodbyes."""
