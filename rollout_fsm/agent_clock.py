@@ -1,8 +1,8 @@
 """The agent clock: one sum of seconds for the whole rollout, spent only while a segment runs (L12)."""
 
-from collections.abc import Callable
-
 from attrs import define, field
+
+from rollout_fsm.overdue import Overdue
 
 
 @define(eq=False)
@@ -11,20 +11,20 @@ class AgentClock:
 
     budget: float
     """Seconds, `timeouts.agent`; infinite without a bound."""
-    _now: Callable[[], float]
-    """Seconds of a clock that stands still while the engine is paused."""
+    _overdue: Overdue
+    """Has a clock that stands still while the engine is paused."""
     spent: float = field(default=0.0, init=False)
     """Seconds of the segments that are over."""
     _began: float | None = field(default=None, init=False)
 
     def start(self) -> None:
         """A segment begins."""
-        self._began = self._now()
+        self._began = self._overdue.now()
 
     def stop(self) -> None:
         """It has ended; once more changes nothing."""
         if self._began is not None:
-            self.spent += self._now() - self._began
+            self.spent += self._overdue.now() - self._began
             self._began = None
 
     def remaining(self) -> float:
@@ -34,5 +34,5 @@ class AgentClock:
     @property
     def left(self) -> float:
         """Seconds that are left, also within a segment; never below zero."""
-        running = 0.0 if self._began is None else self._now() - self._began
+        running = 0.0 if self._began is None else self._overdue.now() - self._began
         return max(0.0, self.budget - self.spent - running)

@@ -11,7 +11,7 @@ from rollout_fsm.errors import RolloutError, text
 from rollout_fsm.foreign import call, is_given
 from rollout_fsm.outcome import Interrupt, interrupts, plain
 from rollout_fsm.overdue import Overdue
-from rollout_fsm.trace import TraceWarning
+from rollout_fsm.trace import Trace, TraceWarning
 
 WarningKind: TypeAlias = Literal["close", "cleanup", "leaked"]
 """What a failing step is: of a session, tool server or slot; of `harness.cleanup`; of a runtime."""
@@ -67,9 +67,8 @@ class Holdings:
     """Everything that a rollout holds, oldest first. What is held is registered before, or in the very step in which,
     it is had (L8)."""
 
-    rollout: str
+    trace: Trace = field(repr=False)
     overdue: Overdue = field(repr=False)
-    warn: Callable[[TraceWarning], None] = field(repr=False)
     changed: Callable[[], None] = field(repr=False)
     """Told when another step begins."""
     current: Held | None = field(default=None, init=False)
@@ -91,12 +90,11 @@ class Holdings:
             self.current = step
             self.changed()
             if (bug := (await attempt(self._undo, step)).error) is not None:  # an exception that cannot be handled, say
-                said = f"{step.name} {_FAILED[step.kind]}: {type(bug).__name__} while its failure was handled"
-                self.warn(TraceWarning(kind=step.kind, message=said))
+                self._warn(step, f"{type(bug).__name__} while its failure was handled")
         self.current = None
 
     async def _undo(self, step: Held) -> None:
-        undone = await self.overdue.attempt(step.undo, step.bound, rollout=self.rollout, doing=step.doing, shield=True)
+        undone = await self.overdue.attempt(step.undo, step.bound, rollout=self.trace.id, doing=step.doing, shield=True)
         error = undone.came.error
         if not undone.in_time:
             passed = f"within {step.bound:g} s (timeouts.{step.setting}), {undone.elapsed:g} s passed"
@@ -106,4 +104,8 @@ class Holdings:
         else:
             return
         self.struck += interrupts(error)
-        self.warn(TraceWarning(kind=step.kind, message=f"{step.name} {_FAILED[step.kind]}: {'; '.join(why)}"))
+        self._warn(step, "; ".join(why))
+
+    def _warn(self, step: Held, why: str) -> None:
+        message = f"{step.name} {_FAILED[step.kind]}: {why}"
+        self.trace.warnings.append(TraceWarning(kind=step.kind, message=message))

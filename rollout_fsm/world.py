@@ -2,7 +2,7 @@
 it, this holds it."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 from attrs import define, field
@@ -44,7 +44,6 @@ class World:
     runtime: Runtime | None = None
     session: Session | None = None
     harness_session: HarnessSession | None = None
-    tool_urls: dict[str, str] = field(factory=dict)
     opening: tuple[Message, ...] = ()
     """The prompt as the interceptors left it, until the first segment has taken it (L10)."""
     said: tuple[Message, ...] = ()
@@ -58,20 +57,20 @@ class World:
     None where the activity does nothing after it (L14a)."""
     blame: Blame = field(factory=lambda: Blame(boundary=SandboxError, doing="booting"))
     """Which boundary is being crossed."""
-    standing: list[Failure] = field(factory=list)
+    standing: Sequence[Failure] = ()
     """Failures of the running activity that stand, however it ends (L63)."""
-    lost: list[str] = field(factory=list)
+    lost: Sequence[str] = ()
     """Exceptions that the running activity kept, as text, because an interruption overruled them (L14a)."""
 
     def __attrs_post_init__(self) -> None:
-        self.agent = AgentClock(self.plan.bounds.agent, self.plan.services.overdue.now)
-        overdue, warn = self.plan.services.overdue, self.trace.warnings.append
-        self.holdings = Holdings(self.trace.id, overdue, warn, self.activity_changed)
+        overdue = self.plan.services.overdue
+        self.agent = AgentClock(self.plan.bounds.agent, overdue)
+        self.holdings = Holdings(self.trace, overdue, self.watcher or nobody)
 
     def begin(self, boundary: type[RolloutError], doing: str) -> None:
         """A new activity begins, and crosses this boundary first."""
         self.calling(boundary, doing)
-        self.returned, self.standing, self.lost = None, [], []
+        self.returned, self.standing, self.lost = None, (), ()
 
     def limit(self, bound: str) -> float:
         """Seconds that an activity under this bound may take (L2, L12)."""
@@ -170,7 +169,6 @@ class World:
         self.gate = self.runtime = self.session = self.harness_session = self.segment = self.bound = None
         self.watcher = self.keeper = None
         self.opening = self.said = ()
-        self.tool_urls.clear()
 
 
 def nobody() -> None:

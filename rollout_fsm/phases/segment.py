@@ -137,7 +137,7 @@ async def _attributed_to_the_box(world: World, failure: ErrorRecord) -> ErrorRec
     unsaid = [text(leaf) for leaf in plain(answer.error)]
     if struck := interrupts(answer.error):
         world.holdings.struck += struck
-        world.lost += unsaid
+        world.lost = (*world.lost, *unsaid)
     if answer.value is True and asked.in_time:
         return failure
     late = f"no answer within {bound:g} s (timeouts.close), {asked.elapsed:g} s passed"
