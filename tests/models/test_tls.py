@@ -1,15 +1,16 @@
 """A connection over TLS is used again only where the endpoint has said nothing but the answer."""
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 
 import pytest
 import trio
+import trustme
 
 from rollout_fsm.models import connections
 from tests.models.misbehaving import Server
-from tests.models.test_connections import OK, ask, client, self_signed
+from tests.models.test_connections import OK, ask, client
 
 BAD = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad"
 
@@ -38,9 +39,12 @@ class Together(trio.abc.Stream):
 
 
 @asynccontextmanager
-async def answering(folder: Path, monkeypatch: pytest.MonkeyPatch, *said: bytes) -> AsyncIterator[Server]:
+async def answering(monkeypatch: pytest.MonkeyPatch, *said: bytes) -> AsyncIterator[Server]:
     """A server that says this to each request, over TLS and in one piece. Nothing is its goodbye."""
-    context, asking = self_signed(folder)
+    authority, asking = trustme.CA(), ssl.create_default_context()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.configure_trust(asking)
     monkeypatch.setattr(connections, "_tls", lambda: asking)
     server = Server("")
 
@@ -65,9 +69,9 @@ async def answering(folder: Path, monkeypatch: pytest.MonkeyPatch, *said: bytes)
     ("said", "kept"), [((OK,), True), ((OK, BAD), False), ((OK, b""), False), ((OK, BAD, b""), False)]
 )
 async def test_what_came_together_with_an_answer_is_no_answer_to_the_next_request(
-    said: tuple[bytes, ...], kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: tuple[bytes, ...], kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with answering(tmp_path, monkeypatch, *said) as server, client() as asking:
+    async with answering(monkeypatch, *said) as server, client() as asking:
         for _ in range(3):
             assert await ask(asking, server) == (200, b"ok")
         assert server.connections == (1 if kept else 3)
@@ -75,9 +79,9 @@ async def test_what_came_together_with_an_answer_is_no_answer_to_the_next_reques
 
 @pytest.mark.real_time
 async def test_a_call_that_is_cancelled_while_its_connection_is_looked_at_closes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with answering(tmp_path, monkeypatch, OK) as server, client() as asking:
+    async with answering(monkeypatch, OK) as server, client() as asking:
         await ask(asking, server)
         with trio.CancelScope() as scope:
             scope.cancel()
