@@ -27,9 +27,6 @@ THREADS = 2
 RECALLED = 8 * 2**20
 """How many bytes a body may have whose messages are remembered: a long conversation in a million tokens has fewer."""
 
-_BEFORE_A_VALUE = (b",", b":", b"[")
-"""One of these precedes every value in another, however deep it is."""
-
 PASSED_ON = (b"anthropic-version", b"anthropic-beta", b"openai-beta")
 """Headers that belong to a dialect: they say which of its features a body makes use of."""
 
@@ -47,7 +44,7 @@ class Reader:
 
         Cancelled while a thread reads, it leaves the thread to end by itself: the body must not be changed then.
         """
-        values = sum(map(body.count, _BEFORE_A_VALUE))
+        values = _values(body)
         if values > MAX_VALUES:
             raise DialectError(
                 f"the request body has {values:,} commas, colons and opening brackets; {MAX_VALUES:,} are allowed"
@@ -68,6 +65,13 @@ def read_request(head: Head, body: bytearray, dialect: Dialect, recall: Recall) 
         headers = {name.decode(): value.decode("latin-1") for name in PASSED_ON if (value := head.get(name))}
         request = evolve(request, native=evolve(request.native, headers=headers))
     return request, document
+
+
+def _values(body: bytearray) -> int:
+    """A bound on how many values it has: one of these characters precedes every value in another, however deep."""
+    if len(body) < MANY_VALUES:
+        return len(body)
+    return len(body) - len(body.translate(None, b",:["))
 
 
 def _document(body: bytearray) -> dict[str, JSON]:

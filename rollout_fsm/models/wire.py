@@ -127,10 +127,10 @@ class Connection:
 
     async def _send(self, data: bytes, patience: trio.CancelScope) -> None:
         """Send all of it, waiting for the endpoint with each piece anew."""
-        view = memoryview(data)
-        for start in range(0, len(view), SEND_SIZE):
+        await self._stream.send_all(data[:SEND_SIZE])
+        for start in range(SEND_SIZE, len(data), SEND_SIZE):
             patience.deadline = trio.current_time() + self._timeout
-            await self._stream.send_all(view[start : start + SEND_SIZE])
+            await self._stream.send_all(data[start : start + SEND_SIZE])
 
     async def _more(self, patience: trio.CancelScope) -> None:
         """Read on."""
