@@ -62,7 +62,7 @@ def read_request(head: Head, body: bytearray, dialect: Dialect, recall: Recall) 
     document = _document(body)
     request = dialect.parse_request(document, recall)
     if request.native is not None:
-        headers = {name.decode(): value.decode("latin-1") for name in PASSED_ON if (value := head.get(name))}
+        headers = {name.decode(): value.decode("latin-1") for name in PASSED_ON if (value := head.all(name))}
         request = evolve(request, native=evolve(request.native, headers=headers))
     return request, document
 

@@ -42,6 +42,10 @@ class Head:
         """The first header of that name."""
         return next((value for known, value in self.headers if known == name), None)
 
+    def all(self, name: bytes) -> bytes:
+        """What the headers of that name say together, empty if there are none."""
+        return b", ".join([value for known, value in self.headers if known == name])
+
 
 @frozen
 class Piece:

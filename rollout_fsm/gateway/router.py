@@ -89,7 +89,7 @@ class Router:
             )
         if slot.closed:
             return error_reply(failure_of(TurnRefused(CONCLUDED)), route.dialect)
-        encoding = (head.get(b"content-encoding") or b"identity").decode("latin-1")
+        encoding = (head.all(b"content-encoding") or b"identity").decode("latin-1")
         if encoding.lower() != "identity":
             return self.refuse(head, 415, f"content-encoding {encoding} is not supported: send the body as it is")
         return route.answer(head, path, slot)

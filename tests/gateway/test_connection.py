@@ -170,10 +170,13 @@ async def test_a_malformed_body_is_a_bad_request_that_says_what_is_wrong(body: b
         assert (await client.ask(post(slot.secret))).status == 200
 
 
-async def test_a_compressed_body_is_refused() -> None:
+@pytest.mark.parametrize(
+    "headers", [("Content-Encoding: gzip",), ("Content-Encoding: identity", "Content-Encoding: br")]
+)
+async def test_a_compressed_body_is_refused(headers: tuple[str, ...]) -> None:
     async with open_gateway() as gateway, connected(gateway) as client:
         slot = gateway.open_slot(Scripted())
-        assert (await client.ask(post(slot.secret, b"\x1f\x8b", "Content-Encoding: gzip"))).status == 415
+        assert (await client.ask(post(slot.secret, b"\x1f\x8b", *headers))).status == 415
 
 
 # How connections go on and end

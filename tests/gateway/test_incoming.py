@@ -94,6 +94,7 @@ def test_a_head_says_what_was_sent_and_whether_the_client_stays() -> None:
     assert isinstance(head, Head)
     assert head.headers == ((b"host", b"a"), (b"x", b"1"), (b"x", b"2"))
     assert head.get(b"x") == b"1"
+    assert (head.all(b"x"), head.all(b"y")) == (b"1, 2", b"")
     assert (head.keeps, head.modern) == (True, True)
     for data, modern in (
         (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", True),

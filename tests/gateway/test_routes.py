@@ -123,13 +123,16 @@ async def test_every_refusal_is_in_the_shape_of_its_path(path: str) -> None:
 
 async def test_the_headers_that_belong_to_a_dialect_travel_with_its_body() -> None:
     session = Scripted()
-    sent = ("Anthropic-Beta: tools-2099", "anthropic-version: 2023-06-01", "X-Other: no", "OpenAI-Organization: no")
+    sent = (
+        "Anthropic-Beta: tools-2099", "anthropic-version: 2023-06-01", "anthropic-beta: one, more", "X-Other: no",
+        "OpenAI-Organization: no",
+    )  # fmt: skip
     async with open_gateway() as gateway, connected(gateway) as client:
         slot = gateway.open_slot(session)
         await client.ask(post(slot.secret, body("/messages"), *sent, path="/v1/messages"))
     native = session.requests[0].native
     assert native is not None
-    assert native.headers == {"anthropic-beta": "tools-2099", "anthropic-version": "2023-06-01"}
+    assert native.headers == {"anthropic-beta": "tools-2099, one, more", "anthropic-version": "2023-06-01"}
 
 
 # Counting
