@@ -199,6 +199,15 @@ async def test_a_request_says_where_it_goes_and_who_asks_in_one_piece() -> None:
     }
 
 
+@pytest.mark.real_time
+async def test_how_a_request_is_framed_is_not_for_a_header_of_ones_own_to_say() -> None:
+    async with serving(sends(OK)) as server, client() as asking:
+        framing = {"Content-Length": "3", "Transfer-Encoding": "chunked"}
+        assert await ask(asking, server, **framing) == (200, b"ok")
+    assert server.heard[0].headers.get("transfer-encoding") is None
+    assert server.heard[0].body == b"asked"
+
+
 @pytest.mark.parametrize("headers", [{"X": "a\r\nY: b"}, {"X Y": "a"}, {"": "a"}, {"X": "\u20ac"}, {"X": "a\x00b"}])
 async def test_a_header_that_http_does_not_allow_is_not_sent(headers: dict[str, str]) -> None:
     async with serving(sends(OK)) as server, client() as asking:
