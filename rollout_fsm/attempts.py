@@ -47,7 +47,7 @@ class Attempts:
     async def one(self, task: Task, settings: OneRollout) -> Trace:
         """One rollout, whole; the trace of its last attempt."""
         register, pursuit = self.register, Pursuit.of(settings)
-        with register.services.flow.driven.one():
+        with register.services.flow.driven:
             while True:
                 rollout = register.mint(task, pursuit, settings=settings)
                 if not await self._another_follows(rollout, pursuit, _ended(rollout, partial(_whole, rollout))):

@@ -211,7 +211,7 @@ class Batch(AsyncIterator[T], Generic[T]):
 
     async def _work(self, job: Job, permit: Permit, finished: trio.MemorySendChannel[T]) -> None:
         try:
-            with self._flow.driven.one():
+            with self._flow.driven:
                 trace = await self._run(job, permit)
         finally:
             permit.give_back()

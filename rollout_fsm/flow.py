@@ -6,7 +6,6 @@ segment begins or not, and the state of the rollout answers both.
 """
 
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
 from contextvars import Context, ContextVar, Token
 from typing import Any
 
@@ -56,7 +55,7 @@ class Quiet(Awaitable[None]):
 
 @define(eq=False)
 class Counted:
-    """How many of something are going on, and who waits until none is."""
+    """How many of something are going on, and who waits until none is. As a context manager: one is, in the block."""
 
     number: int = field(default=0, init=False)
     _none: trio.Event | None = field(default=None, init=False)
@@ -72,14 +71,11 @@ class Counted:
             self._none.set()
             self._none = None
 
-    @contextmanager
-    def one(self) -> Generator[None]:
-        """One is going on in the block."""
+    def __enter__(self) -> None:
         self.begin()
-        try:
-            yield
-        finally:
-            self.end()
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     async def none(self) -> None:
         """Wait until none is going on."""
