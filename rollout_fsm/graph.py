@@ -1,25 +1,24 @@
-"""The message graph of one rollout, and what its tokens add up to (L81, L82). No clock, no JSON, no hooks.
+"""The message graph of one rollout (L82). No clock, no JSON, no hooks.
 
 Each message is stored once, with its parent; a conversation is a path from a root. A prompt message that is already
 there is shared by all who send it, while every committed reply is a node of its own: two calls that were answered alike
 are two turns. Every count is kept as it grows, so that reading one costs the same after two turns and after thousands.
-Who goes on with a conversation is recognised by comparing it as a whole with what was sent before; what is new in it
-alone is looked up, by its key.
+Who goes on with a conversation is recognised as a whole; what is new in it alone is looked up, by its key.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from operator import is_
 
 from attrs import define, field, frozen
 
-from rollout_fsm.messages import AssistantMessage, Message, Tokens, Usage
+from rollout_fsm.cached import is_cached
+from rollout_fsm.messages import AssistantMessage, Message, Tokens
+from rollout_fsm.recent_conversations import EMPTY, Conversation, RecentConversations
 
 ROOT = -1
 """Stands for the parent of a first message where a node's index is called for."""
-
-RECENT = 16
-"""How many conversations, gone on with in turn, are recognised as a whole."""
 
 _NOTHING: Mapping[int, Message] = {}
 
@@ -44,6 +43,22 @@ class MessageNode:
     logprobs: tuple[float, ...] | None = None
 
 
+@frozen(eq=False)
+class Match:
+    """How a request was matched, for whoever stores it."""
+
+    base: Conversation
+    """The conversation that it goes on with."""
+    sent: tuple[Message, ...]
+    """The request as it came."""
+    tokens: tuple[int, ...]
+    """Those along the path to its last known message."""
+    ambiguous: frozenset[int]
+    """Every node where one of its known messages may stand, of those that may stand at several."""
+    age: int
+    """Of the graph. Once that has grown, the request may be found elsewhere."""
+
+
 @frozen(kw_only=True)
 class Placement:
     """Where a request stands in the graph.
@@ -56,18 +71,7 @@ class Placement:
     parent: int | None
     known: int
     messages: tuple[Message, ...]
-    sent: tuple[Message, ...] = field(default=(), eq=False, repr=False)
-    """The request as it came."""
-    fits: tuple[int, ...] = field(default=(ROOT,), eq=False, repr=False)
-    """Every node where its last known message may stand; several where replies were alike."""
-    passed: set[int] = field(factory=set, eq=False, repr=False)
-    """Every node where one of the messages before may stand, of those that may stand at several."""
-    tokens: tuple[int, ...] = field(default=(), eq=False, repr=False)
-    """The tokens along the path to `parent`."""
-    age: int = field(default=0, eq=False, repr=False)
-    """The age of the graph when it was found."""
-    follows: int = field(default=0, eq=False, repr=False)
-    """The age of the one from which it was found."""
+    _match: Match = field(default=Match(EMPTY, (), (), EMPTY.ambiguous, -1), eq=False, repr=False)
 
 
 @define(eq=False, repr=False)
@@ -79,24 +83,21 @@ class Graph:
     """How many of the nodes are replies."""
     last_reply: int | None = field(default=None, init=False)
     """The node of the newest reply."""
-    _children: dict[tuple[int, Hashable], tuple[int, ...]] = field(factory=dict, init=False)
-    """(parent, key) to the nodes there; more than one only where replies were alike."""
     _aliases: dict[tuple[int, Hashable], tuple[int, ...]] = field(factory=dict, init=False)
-    """The same, for the originals of rewritten messages."""
+    """(parent, key) to the nodes there, for the originals of rewritten messages."""
     _originals: dict[int, list[Hashable]] = field(factory=dict, init=False)
     """The keys of these, by node."""
     _inner: set[int] = field(factory=set, init=False)
     """The nodes that have a child."""
     _twins: int = field(default=0, init=False)
-    """How often a second node came to where there was one, so that a conversation may be at several places at once."""
+    """How often something came to where there was something with its key, so that both fit."""
     _age: int = field(default=0, init=False)
     """How often the graph has grown."""
-    _recent: dict[int, Placement] = field(factory=dict, init=False)
-    """By age, conversations that were stored lately. Each is known as a whole, and would be found where it stands."""
+    _recent: RecentConversations = field(factory=RecentConversations, init=False)
 
     def __attrs_post_init__(self) -> None:
         for index, node in enumerate(self.nodes):
-            self._register(index, node)
+            self._count(index, node)
 
     def place(self, messages: Sequence[Message]) -> Placement:
         """Match a request against the graph, by what was sent or, where that was rewritten, by its original (L33).
@@ -104,7 +105,8 @@ class Graph:
         Of several places that fit, the one where most of the request is known is taken; then the one with the very same
         message object; then one that nobody has gone on from; then the newest.
         """
-        return self._find(tuple(messages), aliases=True)
+        sent = tuple(messages)
+        return self._reach(sent, self._recent.longest(sent, as_sent=True), aliases=True)
 
     def store(
         self,
@@ -128,15 +130,18 @@ class Graph:
         shown, twins = tuple(messages), self._twins
         placed, certain = self._again(shown, placement)
         certain = certain or not (self._aliases or originals)
-        parent, read = placed.parent, placed.tokens
+        match = placed._match
+        parent, read = placed.parent, match.tokens
         if tokens is not None and tokens.prompt_ids[: len(read)] != read:
             parent, read = self._fork(parent, tokens.prompt_ids, time=time)
         for message in shown[placed.known :]:
             parent = self._add(MessageNode(parent=parent, message=message, timestamp=time))
         if originals:
             self._alias_all(parent, len(shown), originals)
-        if certain and parent is not None and self._twins == twins:
-            self._remember(shown, parent, read, placed, placement or placed)
+        if certain and parent is not None and parent not in match.ambiguous and self._twins == twins:
+            came = match if placement is None or not placement._match.sent else placement._match
+            conversation = Conversation(came.sent, shown, parent, read, match.ambiguous)
+            self._recent.remember(conversation, instead_of=came.base)
         if reply is None:
             return None
         if tokens is None:
@@ -157,70 +162,70 @@ class Graph:
     def branches(self) -> list[list[MessageNode]]:
         """Every path from a root to a leaf, in the order of the leaves."""
         leaves = (leaf for leaf in range(len(self.nodes)) if leaf not in self._inner)
-        return [[self.nodes[at] for at in self._way(leaf, None)[0]] for leaf in leaves]
+        return [[self.nodes[at] for at in self._way(leaf, None)] for leaf in leaves]
 
     def has_child(self, node: int) -> bool:
         """Whether some conversation goes on after this message."""
         return node in self._inner
 
+    def settle(self) -> None:
+        """Nothing more will be stored: forget what only makes that fast. A request is still found where it was."""
+        self._recent = RecentConversations()
+        if is_cached(self, "_children"):
+            del self._children
+
     # ---- where a conversation stands
 
-    def _find(self, messages: tuple[Message, ...], *, aliases: bool) -> Placement:
-        """Where it stands; with `aliases` by the originals of rewritten messages, too."""
-        base, length = None, 0
-        if aliases or not self._aliases:
-            for placed in self._recent.values():
-                known, said = placed.known, placed.sent if aliases else placed.messages
-                if length < known <= len(messages) and messages[known - 1] == said[-1] and messages[:known] == said:
-                    base, length = placed, known
-        base = base or Placement(parent=None, known=0, messages=())
-        return self._reach(messages, base, aliases=aliases)
-
-    def _reach(self, messages: tuple[Message, ...], base: Placement, *, aliases: bool) -> Placement:
-        """The same, from where its leading messages are known to stand."""
-        known, fits, passed = base.known, base.fits, base.passed
-        for message in messages[known:]:
-            further = self._at(fits, message.key, aliases=aliases)
-            if not further:
-                break
-            if len(fits) > 1:
-                passed.update(fits)
-            fits = further
-            known += 1
-        at = fits[0] if len(fits) == 1 else self._best(fits, messages[known - 1])
-        parent = None if at == ROOT else at
-        way, start = self._way(parent, base.parent)
-        if start != base.parent:  # of replies that are alike it goes on from another one
-            base = Placement(parent=None, known=0, messages=(), passed=passed, age=base.age)
-        stored = tuple(self.nodes[node].message for node in way)
-        last, new = base.known - 1, messages[base.known :]
+    def _reach(self, messages: tuple[Message, ...], base: Conversation, *, aliases: bool) -> Placement:
+        """Where the messages stand, of which the leading ones are the conversation's; with `aliases` by the originals
+        of rewritten messages, too."""
+        begun = len(base.messages)
+        known, parent, ambiguous = self._follow(messages, begun, base, aliases=aliases)
+        way, new = self._way(parent, base.node), messages[begun:]
+        stored = tuple([self.nodes[at].message for at in way])
         sent = as_stored = messages
         untouched = base.sent is base.messages and stored == new[: len(stored)]
-        if not (untouched and (last < 0 or messages[last] is base.messages[last]) and all(map(is_, stored, new))):
-            as_stored = (*base.messages[: base.known], *stored, *messages[known:])
-            sent = as_stored if untouched else (*base.sent[: base.known], *new)
-        return Placement(
-            parent=parent,
-            known=known,
-            messages=as_stored,
-            sent=sent,
-            fits=fits,
-            passed=passed,
-            tokens=base.tokens + tuple(chain.from_iterable(self.nodes[node].token_ids or () for node in way)),
-            age=self._age,
-            follows=base.age,
-        )
+        same = not begun or messages[begun - 1] is base.messages[-1]
+        if not (untouched and same and all(map(is_, stored, new))):
+            as_stored = (*base.messages, *stored, *messages[known:])
+            sent = as_stored if untouched else (*base.sent, *new)
+        tokens = base.tokens + tuple(chain.from_iterable([self.nodes[at].token_ids or () for at in way]))
+        match = Match(base, sent, tokens, ambiguous, self._age)
+        return Placement(parent=parent, known=known, messages=as_stored, match=match)
 
     def _again(self, messages: tuple[Message, ...], placement: Placement | None) -> tuple[Placement, bool]:
         """Where the messages stand that the model was shown, by themselves alone; and whether what was sent in their
         place is found there, too, and nowhere else."""
-        if placement is not None and placement.age == self._age:  # nothing was stored meanwhile
+        if placement is not None and placement._match.age == self._age:  # nothing was stored meanwhile
             if messages is placement.messages:
                 return placement, True
-            if len(placement.fits) == 1:
-                placed = self._reach(messages, placement, aliases=False)
-                return placed, len(placed.fits) == 1
-        return self._find(messages, aliases=False), False
+            match, known = placement._match, placement.known
+            if placement.parent not in match.ambiguous:
+                base = Conversation(
+                    match.sent[:known], placement.messages[:known], placement.parent, match.tokens, match.ambiguous
+                )
+                placed = self._reach(messages, base, aliases=False)
+                return placed, placed.parent not in placed._match.ambiguous
+        base = EMPTY if self._aliases else self._recent.longest(messages, as_sent=False)
+        return self._reach(messages, base, aliases=False), False
+
+    def _follow(
+        self, messages: tuple[Message, ...], known: int, base: Conversation, *, aliases: bool
+    ) -> tuple[int, int | None, frozenset[int]]:
+        """Look up the messages after those of the conversation. Returns how many are known, the node of the last of
+        these, and every ambiguous node where one of them may stand."""
+        fits: tuple[int, ...] = (ROOT if base.node is None else base.node,)
+        several: list[int] = []
+        for message in messages[known:]:
+            further = self._at(fits, message.key, aliases=aliases)
+            if not further:
+                break
+            if len(further) > 1:
+                several += further
+            fits = further
+            known += 1
+        at = fits[0] if len(fits) == 1 else self._best(fits, messages[known - 1])
+        return known, None if at == ROOT else at, base.ambiguous.union(several) if several else base.ambiguous
 
     def _at(self, parents: tuple[int, ...], key: Hashable, *, aliases: bool) -> tuple[int, ...]:
         """The nodes below any of the parents that have the key."""
@@ -235,34 +240,47 @@ class Graph:
         """Of several nodes where a message may stand, the one that is taken."""
         return max(fits, key=lambda node: (self.nodes[node].message is message, node not in self._inner, node))
 
-    def _way(self, node: int | None, above: int | None) -> tuple[list[int], int | None]:
-        """The path to a node from below another one, and that; from a first message on, and None, where it does not
-        lead past that."""
+    def _way(self, node: int | None, above: int | None) -> list[int]:
+        """The path to a node, from below another one that it leads through."""
         way = []
         while node is not None and node != above:
             way.append(node)
             node = self.nodes[node].parent
-        return way[::-1], node
+        return way[::-1]
 
     # ---- growing
 
-    def _add(self, node: MessageNode) -> int:
-        index = len(self.nodes)
-        self.nodes.append(node)
-        self._age += 1
-        self._register(index, node)
-        return index
+    @cached_property
+    def _children(self) -> dict[tuple[int, Hashable], tuple[int, ...]]:
+        """(parent, key) to the nodes there; more than one only where replies were alike."""
+        children: dict[tuple[int, Hashable], tuple[int, ...]] = {}
+        for index, node in enumerate(self.nodes):
+            place = (ROOT if node.parent is None else node.parent, node.message.key)
+            children[place] = (*children.get(place, ()), index)
+        return children
 
-    def _register(self, index: int, node: MessageNode) -> None:
-        parent = ROOT if node.parent is None else node.parent
-        self._inner.add(parent)
+    def _add(self, node: MessageNode) -> int:
+        index, parent = len(self.nodes), ROOT if node.parent is None else node.parent
         place = (parent, node.message.key)
         there = self._children.get(place, ())
         self._children[place] = (*there, index)
-        self._forget(parent, elsewhere=bool(there) or place in self._aliases)
+        self.nodes.append(node)
+        self._count(index, node)
+        self._grown(parent, twin=bool(there) or place in self._aliases)
+        return index
+
+    def _count(self, index: int, node: MessageNode) -> None:
+        self._inner.add(ROOT if node.parent is None else node.parent)
         if node.sampled:
             self.num_turns += 1
             self.last_reply = index
+
+    def _grown(self, parent: int, *, twin: bool) -> None:
+        """Something new is below a node. `twin`: its key led to something else there before."""
+        self._age += 1
+        self._twins += twin
+        if twin or self._recent.ambiguous:
+            self._recent.forget(parent, twin=twin)
 
     def _alias(self, index: int, key: Hashable) -> None:
         parent = self.nodes[index].parent
@@ -271,19 +289,7 @@ class Graph:
         if index not in there:
             self._aliases[place] = (*self._aliases.get(place, ()), index)
             self._originals.setdefault(index, []).append(key)
-            self._age += 1
-            self._forget(place[0], elsewhere=bool(there))
-
-    def _forget(self, parent: int, *, elsewhere: bool) -> None:
-        """Something new is below a node: forget the conversations that may stand there as well now. `elsewhere`: its
-        key led to something else before."""
-        self._twins += elsewhere
-        if self._twins and self._recent:
-            self._recent = {
-                age: placed
-                for age, placed in self._recent.items()
-                if parent not in placed.passed and (not elsewhere or parent in placed.fits)
-            }
+            self._grown(place[0], twin=bool(there))
 
     def _alias_all(self, node: int | None, length: int, originals: Mapping[int, Message]) -> None:
         """Make the originals aliases of their nodes in the conversation of this length that ends with the node."""
@@ -298,7 +304,7 @@ class Graph:
     ) -> tuple[int | None, tuple[int, ...]]:
         """Go on in copies of the nodes from where the model read other tokens than those that are stored: the same
         messages, read as others. Returns the last copy, and the tokens before the first."""
-        way, read, alike = self._way(node, None)[0], 0, 0
+        way, read, alike = self._way(node, None), 0, 0
         for at in way:
             ids = self.nodes[at].token_ids or ()
             if prompt_ids[read : read + len(ids)] != ids:
@@ -311,73 +317,3 @@ class Graph:
             for key in self._originals.get(at, ()):
                 self._alias(parent, key)
         return parent, prompt_ids[:read]
-
-    def _remember(
-        self,
-        shown: tuple[Message, ...],
-        parent: int,
-        tokens: tuple[int, ...],
-        placed: Placement,
-        came: Placement,
-    ) -> None:
-        """Recognise a conversation as a whole from now on. `placed`: where it stood before it was stored; `came`: the
-        placement of what was sent."""
-        fits = placed.fits
-        if parent != placed.parent:
-            if len(fits) > 1:
-                placed.passed.update(fits)
-            fits = (parent,)
-        self._recent.pop(came.follows, None)
-        self._recent[self._age] = Placement(
-            parent=parent,
-            known=len(shown),
-            messages=shown,
-            sent=came.sent,
-            fits=fits,
-            passed=placed.passed,
-            tokens=tokens,
-            age=self._age,
-            follows=came.follows,
-        )
-        if len(self._recent) > RECENT:
-            del self._recent[next(iter(self._recent))]
-
-
-@define(eq=False, repr=False)
-class TokenCounts:
-    """What the calls of a graph add up to (L81). A call without usage counts nothing: unknown is not zero."""
-
-    num_input_tokens: int = field(default=0, init=False)
-    num_output_tokens: int = field(default=0, init=False)
-    num_total_tokens: int = field(default=0, init=False)
-    usage: Usage | None = field(default=None, init=False)
-    """The sum of every call, committed or not."""
-    _measured: list[int] = field(factory=list, init=False)
-    """For each node seen so far the nearest reply of known length towards its root, itself included; or `ROOT`."""
-    _length: dict[int, int] = field(factory=dict, init=False)
-    """The sequence length at each reply whose call reported usage."""
-    _continued: set[int] = field(factory=set, init=False)
-    """The replies of known length that a later one goes on from."""
-
-    def spent(self, usage: Usage) -> None:
-        """Count a call, committed or not, in `usage`."""
-        self.usage = usage if self.usage is None else self.usage + usage
-
-    def committed(self, nodes: Sequence[MessageNode], reply: int, usage: Usage) -> None:
-        """Count the call that committed the reply at this node. Nothing may go on from the reply yet."""
-        self._follow(nodes, reply)
-        parent = nodes[reply].parent
-        before = ROOT if parent is None else self._measured[parent]
-        self.num_input_tokens += max(0, usage.input_tokens - self._length.get(before, 0))
-        self.num_output_tokens += usage.completion_tokens
-        if before != ROOT and before not in self._continued:
-            self._continued.add(before)
-            self.num_total_tokens -= self._length[before]
-        self.num_total_tokens += usage.total_tokens
-        self._length[reply] = usage.total_tokens
-        self._measured[reply] = reply
-
-    def _follow(self, nodes: Sequence[MessageNode], reply: int) -> None:
-        for index in range(len(self._measured), reply + 1):
-            parent = nodes[index].parent
-            self._measured.append(ROOT if parent is None else self._measured[parent])

@@ -12,11 +12,13 @@ from typing import ClassVar, TypeVar
 
 from attrs import Attribute, define, field, frozen
 
+from rollout_fsm.cached import is_cached
 from rollout_fsm.errors import ErrorRecord
 from rollout_fsm.exact_json import plain
-from rollout_fsm.graph import Graph, MessageNode, Placement, TokenCounts
+from rollout_fsm.graph import Graph, MessageNode, Placement
 from rollout_fsm.machine.endings import Ending
 from rollout_fsm.messages import JSON, AssistantMessage, FinishReason, Message, Response, Sampling, Tool, Usage
+from rollout_fsm.token_counts import TokenCounts
 
 __all__ = [
     "AgentInfo",
@@ -333,6 +335,8 @@ class Trace:
     def seal(self) -> None:
         """End the recording: from now on the recording methods raise. Reading stays, as does scoring again (L65)."""
         self._sealed = True
+        if is_cached(self, "_graph"):
+            self._graph.settle()
 
     @property
     def sealed(self) -> bool:

@@ -1,5 +1,6 @@
 """The message graph: what is shared, what is a branch, and where a conversation is found again."""
 
+import weakref
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ from attrs import evolve, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rollout_fsm.cached import is_cached
 from rollout_fsm.graph import Placement
 from rollout_fsm.messages import (
     JSON,
@@ -368,7 +370,7 @@ def test_messages_whose_parts_differ_only_for_json_are_different_conversations()
 
 def forgetful(trace: Trace) -> Trace:
     """Looks every message up, always."""
-    trace._graph._recent.clear()
+    trace._graph.settle()
     return trace
 
 
@@ -443,6 +445,57 @@ def test_of_a_conversation_that_is_sent_anew_each_time_the_keys_of_the_new_messa
         turn(trace, [evolve(message) for message in said], "yes")
         said.append(AssistantMessage("yes"))
         assert set(asked) == {f"{number}"}
+
+
+def test_asking_where_a_request_stands_changes_nothing_of_what_is_recognised() -> None:
+    trace, asked = new_trace(), list[str]()
+    ask = counted(asked)
+    begun, one, other, after = ask("ask"), AssistantMessage("4"), AssistantMessage("4"), UserMessage("x")
+    turn(trace, [begun], one)
+    turn(trace, [begun], other)
+    turn(trace, [begun, other, after], "X")
+    waits = trace.place([begun, one, UserMessage("y")])
+    turn(trace, [begun], "4")
+    trace.place([begun, other, after])  # past replies that are alike
+    trace.commit(waits.messages, None, placement=waits, time=0.0)
+    asked.clear()
+    assert trace.place([evolve(begun), ask("new")]).known == 1
+    assert set(asked) == {"new"}
+
+
+def test_a_placement_that_nobody_found_is_no_help_and_does_no_harm() -> None:
+    trace = new_trace()
+    made = Placement(parent=None, known=0, messages=(ASK,))
+    trace.commit(made.messages, Response(message=AssistantMessage("4")), placement=made, time=0.0)
+    assert trace.place([ASK, AssistantMessage("4")]).parent == 1
+    assert turn(trace, [ASK, AssistantMessage("4"), UserMessage("sure?")], "yes") == 3
+
+
+def test_a_sealed_trace_finds_what_it_found_and_holds_no_request_any_more() -> None:
+    trace = new_trace()
+    original, rewritten = UserMessage("my key is 123"), UserMessage("my key is ***")
+    thought, said = AssistantMessage("4", reasoning_content="two and two"), AssistantMessage("4")
+    trace.commit([rewritten], Response(message=thought), originals={0: original}, time=0.0)
+    placed = trace.place([original, said, ASK])
+    trace.commit(placed.messages, Response(message=AssistantMessage("4")), placement=placed, time=0.0)
+    sent, asked = weakref.ref(said), [original, AssistantMessage("4"), ASK, AssistantMessage("4"), UserMessage("?")]
+    del said, placed
+    assert sent() is not None
+    stands = Placement(parent=3, known=4, messages=(rewritten, thought, *asked[2:]))
+    assert trace.place(asked) == stands
+    trace.seal()
+    assert sent() is None
+    assert trace.place(asked) == stands
+
+
+def test_sealing_a_trace_that_was_only_read_makes_no_graph_of_it() -> None:
+    talked = new_trace()
+    turn(talked, [ASK], "4")
+    trace = Trace(id="t", task=talked.task, nodes=[*talked.nodes])
+    trace.seal()
+    assert not is_cached(trace, "_graph")
+    assert trace.num_turns == 1
+    assert not is_cached(trace._graph, "_children")
 
 
 def test_conversations_that_go_on_in_turn_are_each_recognised_after_replies_that_were_alike() -> None:
