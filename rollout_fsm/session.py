@@ -290,12 +290,17 @@ class Session:
                 got = await attempt(foreign.call, plan.model.stream_response, request, sampling, Delivery(deliver))
         ended = trio.current_time()
         self.model_time += ended - started
-        span = Span(start=self.clock.at(started), end=self.clock.at(ended))
         fault = fault_of_answer(got.value) if got.error is None else None
-        answer = got.value if got.error is None and fault is None else None
-        modelled = partial(ModelCall, model=plan.model_name, sampling=sampling, time=span, policy=policy)
-        if answer is not None:
-            modelled = partial(modelled, finish_reason=answer.finish_reason, usage=answer.usage)
+        answer = got.value if fault is None else None  # nothing, too, where it raised
+        modelled = partial(
+            ModelCall,
+            model=plan.model_name,
+            sampling=sampling,
+            time=Span(start=self.clock.at(started), end=self.clock.at(ended)),
+            policy=policy,
+            finish_reason=None if answer is None else answer.finish_reason,
+            usage=None if answer is None else answer.usage,
+        )
         failures: list[ProviderError] = []
         try:
             pass_on(got.error)
@@ -305,8 +310,11 @@ class Session:
                 if answer is not None:
                     self.trace.record_call(modelled())  # its tokens were spent all the same (L81)
                 raise
-            failures = self._model_failures(got, fault)
-            if not failures and answer is not None:
+            if answer is None:
+                failures = self._model_failures(got.error, fault)
+            elif answer.usage is None and plan.limits.cap_tokens:
+                failures = self._uncounted()
+            if answer is not None and not failures:
                 call.answered = True
                 return answer, modelled
             self.trace.record_call(modelled(error=record(failures[0])))
@@ -318,23 +326,23 @@ class Session:
         finally:
             del got, failures  # a frame that keeps an exception which it raises is kept by it
 
-    def _model_failures(self, got: Attempt[Response], fault: str | None) -> list[ProviderError]:
-        """What is wrong with a call of the model, attributed to it (L40); empty if its answer can be used."""
-        uncounted = got.value is not None and fault is None and got.value.usage is None and self.plan.limits.cap_tokens
-        if got.error is None and fault is None and not uncounted:
-            return []
+    def _model_failures(self, error: BaseException | None, fault: str | None) -> list[ProviderError]:
+        """What is wrong with a call of the model that raised, or whose answer has a fault, attributed to it (L40)."""
         doing = f"the call of model {self.plan.model_name!r}"
-        if got.error is not None:
-            return [of_the_model(leaf, doing) for leaf in failed(got.error, ProviderError, doing)]
-        if fault is not None:
+        if error is None:
             return [ProviderError(f"{doing} {fault}")]
+        return [of_the_model(leaf, doing) for leaf in failed(error, ProviderError, doing)]
+
+    def _uncounted(self) -> list[ProviderError]:
+        """What is wrong with an answer whose tokens are unknown where they are capped; empty if it is used all the
+        same, which is said once."""
+        said = f"the call of model {self.plan.model_name!r} reported no usage"
         if self.plan.policy.unknown_usage == "fail":
-            why = "so the token caps cannot be enforced (policy unknown_usage = fail)"
-            return [ProviderError(f"{doing} reported no usage, {why}")]
+            return [ProviderError(f"{said}, so the token caps cannot be enforced (policy unknown_usage = fail)")]
         if not self._usage_unknown:
             self._usage_unknown = True
-            said = f"{doing} reported no usage: the token caps do not hold for such replies"
-            self.trace.warn(TraceWarning(kind="unknown_usage", message=said))
+            message = f"{said}: the token caps do not hold for such replies"
+            self.trace.warn(TraceWarning(kind="unknown_usage", message=message))
         return []
 
     def _commit(self, request: Request, response: Response | None, placement: Placement) -> int | None:
