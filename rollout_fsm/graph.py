@@ -59,6 +59,10 @@ class Match:
     """Of the graph. Once that has grown, the request may be found elsewhere."""
 
 
+_UNMATCHED = Match(EMPTY, sent=(), tokens=(), ambiguous=EMPTY.ambiguous, age=-1)
+"""Of a placement that no graph made: it is found anew."""
+
+
 @frozen(kw_only=True)
 class Placement:
     """Where a request stands in the graph.
@@ -71,7 +75,7 @@ class Placement:
     parent: int | None
     known: int
     messages: tuple[Message, ...]
-    _match: Match = field(default=Match(EMPTY, (), (), EMPTY.ambiguous, -1), eq=False, repr=False)
+    _match: Match = field(default=_UNMATCHED, eq=False, repr=False)
 
 
 @define(eq=False, repr=False)
