@@ -14,7 +14,7 @@ from rollout_fsm.cli.harmless import harmless
 
 __all__ = ["LogFile", "logging_to_file", "logging_to_terminal"]
 
-QUIET = ("transitions", "httpx2", "httpcore2", "hpack", "asyncio")
+QUIET = ("transitions", "mcp", "httpx2", "httpcore2", "hpack", "asyncio")
 """Loggers of libraries, which say each step; of these only warnings are heard."""
 
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
