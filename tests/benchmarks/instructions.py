@@ -1,12 +1,14 @@
-"""How many instructions a rollout and a turn take: the figure that does not depend on the machine's mood.
+"""How many instructions a rollout and a turn take: the figure that does not depend on how busy the machine is.
 
 Counted by `perf` where it may, else by valgrind's callgrind, which takes fifty times as long. Each work is done in two
 sizes, and the difference divided, so that start and import are not in it. A count is compared to one that was kept with
 its versions; it is exact to a few in a thousand, and nothing fails by it.
 """
 
+import itertools
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -109,11 +111,17 @@ def count(
     progress: Callable[[str], None],
 ) -> Iterator[Counted]:
     """Count all, as many at once as there are cores: a count is the same on a busy machine. Raises `SampleError`."""
+    total = sum(2 if peer is None or not one.also_there else 4 for one in differences)
+    numbers = itertools.count(1)
+
+    def begun(command: str) -> None:
+        progress(f"count {next(numbers)} of {total}: {command}")
+
     with ThreadPoolExecutor(os.cpu_count()) as pool:
 
         def ask(difference: Difference, python: str, side: Side) -> Callable[[], int]:
             few, many = (
-                pool.submit(_count, tool, python, difference.program(side, size), progress) for size in difference.sizes
+                pool.submit(_count, tool, python, difference.program(side, size), begun) for size in difference.sizes
             )
             size = difference.sizes[1] - difference.sizes[0]
             return lambda: round((many.result() - few.result()) / size)
@@ -133,8 +141,8 @@ def count(
             pool.shutdown(wait=False, cancel_futures=True)  # after a failure or Ctrl-C, begin no further one
 
 
-def _count(tool: Sequence[str], python: str, program: Sequence[str], progress: Callable[[str], None]) -> int:
-    progress(f"counting {python} {' '.join(program)}")
+def _count(tool: Sequence[str], python: str, program: Sequence[str], begun: Callable[[str], None]) -> int:
+    begun(shlex.join((python, *program)))
     told = _told(run(python, program, under=tool, PYTHONHASHSEED="0").stderr)
     if told is None:
         raise SampleError(f"{tool[0]} told no number of instructions")

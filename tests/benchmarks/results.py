@@ -65,10 +65,12 @@ class Run:
     runs: int
     figures: Sequence[Figure] = field(factory=tuple)
     failed: Sequence[str] = ()
+    partial: bool = False
+    """Whether it was interrupted: each figure is whole, but not all are there."""
 
-    def having(self, figures: Iterable[Figure], failed: Iterable[str] = ()) -> "Run":
+    def having(self, figures: Iterable[Figure], failed: Iterable[str] = (), *, partial: bool = False) -> "Run":
         """With these figures."""
-        return evolve(self, figures=tuple(figures), failed=tuple(failed))
+        return evolve(self, figures=tuple(figures), failed=tuple(failed), partial=partial)
 
 
 def newest(runs: Iterable[Run]) -> Mapping[Key, tuple[Run, Figure]]:
@@ -111,8 +113,24 @@ def keep(runs: Iterable[Run]) -> None:
 
 
 def write_run(file: Path, run: Run) -> None:
-    """Write one run."""
-    write(file, f"{json.dumps(_CONVERTER.unstructure(run), indent=1)}\n")
+    """Write one run. Raises `ResultError`."""
+    try:
+        write(file, f"{json.dumps(_CONVERTER.unstructure(run), indent=1)}\n")
+    except OSError as error:
+        raise ResultError(f"{file} cannot be written: {error.strerror}") from error
+
+
+def refusal(file: Path) -> str | None:
+    """Why `write` cannot write this file, found by trying a file beside it; None if it can."""
+    try:
+        if file.is_dir():
+            return "is a folder"
+        if file.is_file() or not file.exists():
+            with tempfile.NamedTemporaryFile(dir=file.resolve().parent):
+                return None
+        return None if os.access(file, os.W_OK) else "cannot be written: Permission denied"
+    except OSError as error:
+        return f"cannot be written: {error.strerror}"
 
 
 def write(file: Path, text: str) -> None:

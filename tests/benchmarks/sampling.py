@@ -19,7 +19,11 @@ LEFT_TO_THE_USER = ("PYTHONHOME", "PYTHONPYCACHEPREFIX")
 
 
 class SampleError(Exception):
-    """A sample came to nothing; its text says which, and why."""
+    """A sample failed; its text says which, and why."""
+
+
+class NotStartedError(SampleError):
+    """There is no program of this name that can be run."""
 
 
 @define(kw_only=True)
@@ -125,10 +129,10 @@ def run(
             command, cwd=ROOT, env=environment(python) | variables, capture_output=True, text=True, errors="replace"
         )
     except OSError as error:
-        raise SampleError(f"{command[0]} cannot be run: {error.strerror}") from error
+        raise NotStartedError(f"{command[0]} cannot be run: {error.strerror}") from error
     if done.returncode:
         last = (done.stderr.strip() or "it said nothing").splitlines()[-1]
-        raise SampleError(f"{shlex.join(command)} came to nothing (exit code {done.returncode}): {last}")
+        raise SampleError(f"{shlex.join(command)} failed (exit code {done.returncode}): {last}")
     return done
 
 

@@ -2,7 +2,8 @@
 
     PYTHON tests/benchmarks/surroundings.py DISTRIBUTION …
 
-prints the versions that an interpreter has, as one JSON object. Standard library only: the peer's runs it, too.
+prints the versions that an interpreter has, null where it has none, as one JSON object. Standard library only: the
+peer's runs it, too.
 """
 
 import json
@@ -16,6 +17,8 @@ from pathlib import Path
 
 OURS = ("rollout-fsm", "trio", "transitions", "attrs")
 PEERS = ("verifiers", "pydantic", "aiohttp")
+VERIFIERS = "verifiers==0.3.1"
+"""What `pip` installs to compare with."""
 
 
 def machine() -> dict[str, str | int]:
@@ -52,10 +55,13 @@ def in_words(facts: Mapping[str, object]) -> str:
 
 def main(names: Sequence[str]) -> None:
     """The command."""
-    try:
-        sys.stdout.write(f"{json.dumps(versions(names))}\n")
-    except PackageNotFoundError as error:
-        sys.exit(f"{sys.executable} has no {error.name}")
+    found: dict[str, str | None] = {**versions(())}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    sys.stdout.write(f"{json.dumps(found)}\n")
 
 
 if __name__ == "__main__":

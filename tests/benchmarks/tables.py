@@ -3,8 +3,11 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from tests.benchmarks.instructions import Counted
+from tests.benchmarks.instructions import UNIT, Counted
 from tests.benchmarks.results import Figure
+from tests.benchmarks.works import more_is_better
+
+OURS, PEER = "rollout-fsm", "verifiers"
 
 
 def figure(value: float | None) -> str:
@@ -22,14 +25,19 @@ def times(value: float | None) -> str:
     return "" if value is None else f"{figure(value)}×"
 
 
+def directed(unit: str) -> str:
+    """A unit, and which way is better."""
+    return f"{unit} {'↑' if more_is_better(unit) else '↓'}"
+
+
 def figures_table(found: Iterable[Figure], *, peer: bool) -> str:
-    """All figures; with the peer's beside them, the ratio, and the mark where there is one."""
+    """All figures; with the peer's beside them, the ratio, and the target where there is one."""
     if not peer:
-        return table(["work", "unit", "here"], ([one.about, one.unit, figure(one.here)] for one in found))
+        return table(["workload", "unit", OURS], ([one.about, directed(one.unit), figure(one.here)] for one in found))
     rows = (
         [
             one.about,
-            one.unit,
+            directed(one.unit),
             figure(one.here),
             figure(one.peer),
             times(one.times_better),
@@ -38,7 +46,7 @@ def figures_table(found: Iterable[Figure], *, peer: bool) -> str:
         ]
         for one in found
     )
-    return table(["work", "unit", "here", "peer", "times better", "mark", "reached"], rows)
+    return table(["workload", "unit", OURS, PEER, "times better", "target", "reached"], rows)
 
 
 def counts_table(found: Sequence[Counted], *, peer: bool) -> str:
@@ -46,19 +54,19 @@ def counts_table(found: Sequence[Counted], *, peer: bool) -> str:
     rows = [
         [
             one.about,
-            "instructions",
+            directed(UNIT),
             f"{one.ours:,}",
             "" if one.kept is None else f"{one.kept:,.0f}",
             "" if one.change is None else f"{one.change:+.1f} %",
         ]
         for one in found
     ]
-    head = ["work", "unit", "here", "kept", "change"]
+    head = ["workload", "unit", OURS, "kept", "change"]
     if not peer:
         return table(head, rows)
     for row, one in zip(rows, found, strict=True):
         row += "" if one.peer is None else f"{one.peer:,}", times(one.ratio)
-    return table([*head, "peer", "times better"], rows)
+    return table([*head, PEER, "times better"], rows)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

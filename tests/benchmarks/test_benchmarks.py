@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.__main__ import INTERRUPTED, main
+from tests.benchmarks.command import INTERRUPTED, NOTHING, main
 from tests.benchmarks.instructions import Counted, Difference, count
-from tests.benchmarks.options import NAMES, parser
+from tests.benchmarks.options import LOOK, NAMES, parser
 from tests.benchmarks.sampling import LEFT_TO_THE_USER, Found, SampleError, figures, take
-from tests.benchmarks.stand_in import FIGURE, stand_in
-from tests.benchmarks.tables import counts_table, figure, figures_table
+from tests.benchmarks.stand_in import FIGURE, interpreter, stand_in
+from tests.benchmarks.tables import counts_table, directed, figure, figures_table
 from tests.benchmarks.works import HERE, ROOT, Measure, Sample, Work, works
 
 VARIABLE = "ROLLOUT_FSM_VERIFIERS_PYTHON"
@@ -58,7 +58,7 @@ def test_every_figure_of_every_work_is_in_the_table_and_in_the_file(
     assert told["machine"].keys() == {"cpu", "cores", "os", "kernel", "load"}
     assert told["versions"].keys() == {"python", "rollout-fsm", "trio", "transitions", "attrs"}
     rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in capsys.readouterr().out.splitlines()]
-    assert [row for row in rows if len(row) == 2][2:] == [[about, unit] for _, about, unit in wanted]
+    assert [row for row in rows if len(row) == 2][2:] == [[about, directed(unit)] for _, about, unit in wanted]
 
 
 @pytest.mark.whole_process
@@ -90,28 +90,63 @@ def test_a_peer_is_asked_for_the_figures_of_every_run_and_stands_beside_them(
         assert one["samples"]["peer"] == ([] if one["work"] == "simulation" else [FIGURE, FIGURE])
         assert one["times_better"] == (None if one["work"] == "simulation" else pytest.approx(FIGURE / one["here"]))
     out, err = capsys.readouterr()
-    assert "peer: python 3, verifiers 0, pydantic 0, aiohttp 0" in out
+    assert "baseline: python 3, verifiers 0, pydantic 0, aiohttp 0" in out
     assert err.splitlines()[:2] == [
         "import rollout_fsm: once before, not counted",
         "import rollout_fsm: run 1 of 2",
     ]
 
 
+def interrupted(file: Path, line: str, *arguments: str) -> tuple[str, str]:
+    """What the command says that is interrupted when it has come to this line."""
+    command = [sys.executable, "-m", "tests.benchmarks", "--small", "--json", str(file), *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any(told.startswith(line) for told in process.stderr)
+        process.send_signal(signal.SIGINT)
+        found = process.communicate()
+    assert process.returncode == 130
+    return found
+
+
+@pytest.mark.whole_process
+def test_ctrl_c_before_the_first_figure_leaves_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    for line, *arguments in (
+        ("simulated rollouts: run 1 of 100000", "--only", "simulation", "--runs", "100000"),
+        ("cancelling 1,000 in flight: run 2 of 100000", "--only", "cancelling", "--runs", "100000"),
+    ):
+        table, told = interrupted(file, line, *arguments)
+        assert told.splitlines()[-1] == f"python -m tests.benchmarks: {NOTHING}"
+        assert "Traceback" not in told
+        assert "|" not in table
+        assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.whole_process
+def test_ctrl_c_while_it_still_imports_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "attrs.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "python -m tests.benchmarks: interrupted\n")
+
+
 @pytest.mark.whole_process
 def test_ctrl_c_ends_it_and_what_was_found_is_whole(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
-    command = [sys.executable, "-m", "tests.benchmarks", "--small", "--only", "simulation", "--runs", "100000"]
-    with subprocess.Popen(
-        [*command, "--json", str(file)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline() == "simulated rollouts: run 1 of 100000\n"
-        process.send_signal(signal.SIGINT)
-        _, told = process.communicate()
-    assert process.returncode == 130
+    arguments = "--only", "cancelling", "import", "--runs", "1"
+    table, told = interrupted(file, "import rollout_fsm: once before", *arguments)
     assert told.splitlines()[-1] == f"python -m tests.benchmarks: {INTERRUPTED}"
     assert "Traceback" not in told
-    assert [json.loads(file.read_text())[name] for name in ("figures", "failed")] == [[], [INTERRUPTED]]
+    found = json.loads(file.read_text())
+    assert found["partial"]
+    assert {one["work"] for one in found["figures"]} == {"cancelling"}
+    assert "| cancelling 1,000 in flight |" in table
 
 
 @pytest.mark.whole_process
@@ -128,23 +163,23 @@ def test_every_other_work_runs_in_the_peers_interpreter_without_anything_of_ours
     [
         (["--runs", "0"], "argument --runs: '0' is no number of runs; 1 is the least"),
         (["--runs", "many"], "argument --runs: 'many' is no number of runs; 1 is the least"),
-        (["--only", "speed"], f"argument --only: invalid choice: 'speed' (choose from {', '.join(map(repr, NAMES))})"),
-        (["--frobnicate"], "unrecognized arguments: --frobnicate"),
+        (["--only", "speed"], f"argument --only: there is no benchmark 'speed'{LOOK}"),
+        (["--only", "canceling"], "argument --only: there is no benchmark 'canceling'; did you mean 'cancelling'?"),
+        (["--frobnicate"], f"unrecognized arguments: --frobnicate{LOOK}"),
         (["--keep", "--instructions", "--small"], "--keep keeps figures that say something; leave --small"),
         (["--instructions", "--only", "memory"], "--instructions counts rollouts and turns, once; leave --only"),
         (["--instructions", "--runs", "7"], "--instructions counts rollouts and turns, once; leave --runs"),
         (["--keep", "--runs", "4"], "--keep keeps medians of at least 5 runs; leave --runs"),
-        (["--keep", "--runs", "7"], "--keep keeps figures that stand beside a peer's; give --peer"),
+        (["--keep", "--runs", "7"], "--keep keeps figures that stand beside a baseline's; give --peer"),
         (["--table", "--peer", "python"], "--table measures nothing; leave --peer"),
         (["--table", "/nowhere/a.json"], "/nowhere/a.json cannot be read: No such file or directory"),
         (["--json", "/nowhere/figures.json"], "--json: there is no folder /nowhere"),
-        (["--json", "/dev"], "--json: /dev cannot be written"),
+        (["--json", "/proc/x"], "--json: /proc/x cannot be written: No such file or directory"),
+        (["--json", "/dev"], "--json: /dev is a folder"),
         (["--peer", "/nowhere/python"], "--peer: /nowhere/python cannot be run: No such file or directory"),
-        (
-            ["--peer", "echo"],
-            "--peer: echo tests/benchmarks/surroundings.py verifiers pydantic aiohttp printed no figures: "
-            "'tests/benchmarks/surroundings.py verifiers pydantic aiohttp\\n'",
-        ),
+        (["--peer", "echo"], "--peer: echo is no Python interpreter"),
+        (["--peer", "/bin/false"], "--peer: /bin/false is no Python interpreter"),
+        (["--peer", "/dev"], "--peer: /dev is a folder"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused_in_one_line(
@@ -153,20 +188,30 @@ def test_what_cannot_be_asked_for_is_refused_in_one_line(
     with pytest.raises(SystemExit) as left:
         main(arguments)
     assert left.value.code == 2
-    assert capsys.readouterr() == ("", f"python -m tests.benchmarks: {told}; --help says what there is\n")
+    assert capsys.readouterr() == ("", f"python -m tests.benchmarks: {told}\n")
 
 
 def test_an_interpreter_without_verifiers_is_no_peer(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as left:
         main(["--peer", sys.executable])
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert f"{sys.executable} has no verifiers" in told
+    assert left.value.code == 2
+    told = f"{sys.executable} has no verifiers; {sys.executable} -m pip install verifiers==0.3.1"
+    assert capsys.readouterr() == ("", f"python -m tests.benchmarks: --peer: {told}\n")
+
+
+def test_of_an_interpreter_in_which_the_question_fails_the_failure_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only_programs = 'if sys.argv[1] != "-c": sys.exit("it broke")'
+    python = interpreter(tmp_path / "python", sys.executable, "-c", f"import sys\n{only_programs}\nexec(sys.argv[2])")
+    with pytest.raises(SystemExit):
+        main(["--peer", str(python)])
+    assert capsys.readouterr().err.endswith("failed (exit code 1): it broke\n")
 
 
 def test_the_help_says_every_work_and_option() -> None:
     told = parser().format_help()
-    options = "--peer", "--runs", "--only", "--json", "--marks", "--small", "--instructions", "--table", "--keep"
+    options = "--peer", "--runs", "--only", "--json", "--targets", "--small", "--instructions", "--table", "--keep"
     for word in (*NAMES, *options):
         assert word in told
 
@@ -180,7 +225,7 @@ def test_a_sample_that_fails_takes_no_other_with_it() -> None:
     found = list(take(given, peer=None, runs=2, progress=lambda _: None, failed=failed.append))
     assert [(one.about, one.ours) for one in found] == [("whole", [2, 2])]
     (line,) = failed
-    assert line.endswith("came to nothing (exit code 1): it broke")
+    assert line.endswith("failed (exit code 1): it broke")
 
 
 def test_a_run_before_that_warms_is_not_counted(tmp_path: Path) -> None:
@@ -241,18 +286,18 @@ def test_the_tables_are_markdown() -> None:
         Found(work="w", about="played", measure=Measure("x", "s"), ours=[0.25]),
     ]
     assert figures_table([one.figure() for one in found], peer=True).splitlines() == [
-        "| work     | unit    |  here | peer | times better | mark | reached |",
-        "|----------|---------|------:|-----:|-------------:|-----:|--------:|",
-        "| rollouts | calls/s | 1,500 |  500 |        3.00× | ≥ 2× |     yes |",
-        "| opened   | ms      |  1.00 | 1.50 |        1.50× | ≥ 2× |      no |",
-        "| played   | s       | 0.250 |      |              |      |         |",
+        "| workload | unit      | rollout-fsm | verifiers | times better | target | reached |",
+        "|----------|-----------|------------:|----------:|-------------:|-------:|--------:|",
+        "| rollouts | calls/s ↑ |       1,500 |       500 |        3.00× |   ≥ 2× |     yes |",
+        "| opened   | ms ↓      |        1.00 |      1.50 |        1.50× |   ≥ 2× |      no |",
+        "| played   | s ↓       |       0.250 |           |              |        |         |",
     ]
     counts = [Counted(about="a turn", ours=1100, kept=1000, peer=None), Counted(about="b", ours=9, kept=None, peer=18)]
     assert counts_table(counts, peer=True).splitlines() == [
-        "| work   | unit         |  here |  kept |  change | peer | times better |",
-        "|--------|--------------|------:|------:|--------:|-----:|-------------:|",
-        "| a turn | instructions | 1,100 | 1,000 | +10.0 % |      |              |",
-        "| b      | instructions |     9 |       |         |   18 |        2.00× |",
+        "| workload | unit           | rollout-fsm |  kept |  change | verifiers | times better |",
+        "|----------|----------------|------------:|------:|--------:|----------:|-------------:|",
+        "| a turn   | instructions ↓ |       1,100 | 1,000 | +10.0 % |           |              |",
+        "| b        | instructions ↓ |           9 |       |         |        18 |        2.00× |",
     ]
 
 
@@ -267,7 +312,9 @@ TOOL = (
 
 def test_a_start_is_not_among_the_instructions_that_are_counted() -> None:
     asked = [Difference(about="a turn", work="turns", sizes=(10, 30))]
-    found = list(count(TOOL, asked, peer=None, kept={"a turn": 20}, progress=lambda _: None))
+    told: list[str] = []
+    found = list(count(TOOL, asked, peer=None, kept={"a turn": 20}, progress=told.append))
+    assert sorted(line.partition(":")[0] for line in told) == ["count 1 of 2", "count 2 of 2"]
     assert found == [Counted(about="a turn", ours=25, kept=20, peer=None)]
     assert found[0].change == pytest.approx(25)
 

@@ -8,8 +8,20 @@ import pytest
 from attrs import evolve
 
 from tests.benchmarks import readme, results
-from tests.benchmarks.__main__ import main
-from tests.benchmarks.results import Figure, ResultError, Run, joined, kept, newest, read, write, write_run
+from tests.benchmarks.command import main
+from tests.benchmarks.results import (
+    Figure,
+    ResultError,
+    Run,
+    joined,
+    keep,
+    kept,
+    newest,
+    read,
+    refusal,
+    write,
+    write_run,
+)
 from tests.benchmarks.works import works
 
 MACHINE: dict[str, str | int] = {"cpu": "a processor", "cores": 2, "os": "an OS", "kernel": "1", "load": "0.5"}
@@ -135,23 +147,65 @@ def test_what_files_hold_is_kept_beside_the_rest_and_put_into_the_readme(
     )
 
 
+def test_what_an_interrupted_run_found_is_shown_as_such_and_not_kept(
+    measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "part.json"
+    write_run(file, RUN.having([CANCELLING], partial=True))
+    assert main(["--table", str(file)]) == 0
+    assert capsys.readouterr().err == f"{file} is of an interrupted run and holds a part of the figures\n"
+    with pytest.raises(SystemExit) as left:
+        main(["--table", str(file), "--keep"])
+    assert left.value.code == 2
+    assert "is of an interrupted run; --keep keeps whole ones" in capsys.readouterr().err
+    assert not measured.exists()
+
+
+def test_a_file_kept_before_runs_could_be_partial_is_read(measured: Path) -> None:
+    keep([RUN.having([CANCELLING])])
+    (told,) = json.loads(measured.read_text())
+    del told["partial"]
+    measured.write_text(json.dumps([told]))
+    assert kept() == [RUN.having([CANCELLING])]
+
+
+def test_whether_a_file_can_be_written_is_tried_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "link.json").symlink_to("/proc/x")
+    os.mkfifo(tmp_path / "pipe")
+    assert refusal(tmp_path / "figures.json") is None
+    assert refusal(tmp_path / "pipe") is None
+    assert refusal(tmp_path / "link.json") == "cannot be written: No such file or directory"
+    assert refusal(tmp_path / ("a" * 300)) == "cannot be written: File name too long"
+    assert refusal(tmp_path) == "is a folder"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["link.json", "pipe"]
+
+
+def test_a_place_that_is_full_is_told_in_one_line() -> None:
+    with pytest.raises(ResultError, match=r"^/dev/full cannot be written: No space left on device$"):
+        write_run(Path("/dev/full"), RUN.having([CANCELLING]))
+
+
 def test_the_readmes_table_says_when_where_and_what_is_not_reached() -> None:
-    imported = evolve(RUN, date="2026-12-01").having([evolve(IMPORT, here=0.1, times_better=20.0)])
+    imported = evolve(RUN, date="2026-12-01", runs=1).having([evolve(IMPORT, here=0.1, times_better=20.0)])
     marks = sum(
         one.mark is not None for work in works(small=False) for sample in work.samples for one in sample.measures
     )
-    told = readme.table([RUN.having([evolve(CANCELLING, here=8.0, times_better=0.25)]), imported])
+    cancelled = evolve(RUN, versions={"python": "2"}).having([evolve(CANCELLING, here=8.0, times_better=0.25)])
+    told = readme.table([cancelled, imported])
     assert told.splitlines() == [
-        "2026-11-30 (cancelling): Medians of 5 runs on a processor, 2 cores, an OS. Here: python 3. Peer: verifiers 0.",
+        "| workload                   | unit | rollout-fsm | verifiers | times better | target | reached |",
+        "|----------------------------|------|------------:|----------:|-------------:|-------:|--------:|",
+        "| cancelling 1,000 in flight | ms ↓ |        8.00 |      2.00 |       0.250× | ≥ 0.5× |      no |",
+        "| import rollout_fsm ¹       | ms ↓ |       0.100 |      2.00 |        20.0× |  ≥ 10× |     yes |",
         "",
-        "2026-12-01 (import): Medians of 5 runs on a processor, 2 cores, an OS. Here: python 3. Peer: verifiers 0.",
+        "↑ higher is better, ↓ lower is better. ¹ Fewer than 5 runs.",
         "",
-        "| work                       | unit |  here | peer | times better |   mark | reached |",
-        "|----------------------------|------|------:|-----:|-------------:|-------:|--------:|",
-        "| cancelling 1,000 in flight | ms   |  8.00 | 2.00 |       0.250× | ≥ 0.5× |      no |",
-        "| import rollout_fsm         | ms   | 0.100 | 2.00 |        20.0× |  ≥ 10× |     yes |",
+        f"Of the 2 targets in the table 1 is reached, 1 is not. Of all {marks} 1 is reached, 1 is not, {marks - 2} are "
+        "not measured.",
         "",
-        f"Of {marks} figures with a mark, 1 reach it, 1 do not, {marks - 2} are not measured.",
+        "- cancelling: medians of 5 runs, 2026-11-30, with python 2.",
+        "- import: 1 run, 2026-12-01.",
+        "- On a processor, 2 cores, an OS. Versions: python 3. Baseline: verifiers 0.",
     ]
 
 
@@ -164,6 +218,9 @@ def test_of_a_group_the_readme_shows_the_one_that_compares_worst() -> None:
     assert "100 kB, plain" in told
     assert "1 kB, plain" not in told.replace("100 kB", "")
     assert "streaming" not in told
+    assert "Of the 1 targets" not in told
+    assert "Of the 1 target in the table 0 are reached, 1 is not." in told
+    assert "with the gateway's loads that are not shown, 0 are reached, 3 are not, " in told.replace("\n", " ")
 
 
 def test_a_figure_of_a_work_that_is_gone_is_not_shown() -> None:
@@ -179,5 +236,5 @@ def test_every_figure_with_a_mark_can_be_shown_and_the_table_can_be_read() -> No
     )
     told = readme.table([everything])
     assert "not measured" not in told
-    assert len(told.splitlines()) <= 25
+    assert len(told.splitlines()) <= 35
     assert all(work.name in told for work in works(small=False) if work.name not in ("turns", "memory", "simulation"))

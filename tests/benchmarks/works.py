@@ -1,7 +1,7 @@
 """What is measured: the works, the samples of each, and the figures that a sample yields.
 
 A sample is one process that does the work once and prints one JSON object of figures, in this interpreter or in the
-peer's. A mark says how many times better than the peer's a figure is to be.
+peer's. A mark, called a target in what is printed, says how many times better than the peer's a figure is to be.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +51,12 @@ class Measure:
     @property
     def more_is_better(self) -> bool:
         """Whether it is a rate; all others are costs."""
-        return self.unit.endswith("/s")
+        return more_is_better(self.unit)
+
+
+def more_is_better(unit: str) -> bool:
+    """Whether what has this unit is a rate; all others are costs."""
+    return unit.endswith("/s")
 
 
 @frozen(kw_only=True)
