@@ -134,13 +134,15 @@ class Session:
 
         async def with_calls() -> None:
             nonlocal ran
-            async with trio.open_nursery() as nursery:
-                calls = nursery.cancel_scope
-                segment.nursery = nursery
-                ran = await attempt(run)
-                segment.nursery = None
-                if nursery.child_tasks:
-                    overdue.cut_off(calls, rollout=self.trace.id, doing=lambda: LEFT)
+            try:
+                async with trio.open_nursery() as nursery:
+                    segment.nursery = nursery
+                    ran = await attempt(run)
+                    segment.nursery = None
+                    if nursery.child_tasks:
+                        overdue.cut_off(nursery.cancel_scope, rollout=self.trace.id, doing=lambda: LEFT)
+            finally:
+                overdue.ended(nursery.cancel_scope)
 
         crashed = (await attempt(with_calls)).error
         segment.nursery = None

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
+import trio.testing
 
 from rollout_fsm import Rollout, RolloutTimeouts, TurnRefused, open_engine
 from tests.world import Act, World, mint, whole
@@ -63,6 +64,32 @@ async def test_a_model_call_that_outlives_its_segment_is_named(caplog: pytest.Lo
         "it holds up its own rollout"
     ]
     assert rollout.trace.stop_condition == "no_progress"
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_model_call_that_ends_when_its_segment_is_over_is_not_named(
+    cancelled: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(script={"model": trio.sleep_forever})
+
+    async with open_engine(gateway=False) as engine:
+        rollout = mint(engine, world)
+        with caplog.at_level(logging.WARNING, "rollout_fsm"), trio.CancelScope() as scope:
+            async with trio.open_nursery() as elsewhere:
+
+                async def leaves_a_call_in_flight() -> None:
+                    assert world.session is not None
+                    elsewhere.start_soon(refused, world.session.turn)
+                    await trio.testing.wait_all_tasks_blocked()
+                    if cancelled:
+                        scope.cancel()
+
+                world.script["segment"] = leaves_a_call_in_flight
+                await whole(rollout)
+        await trio.sleep(3_000)
+        assert scope.cancelled_caught == cancelled
+        assert not rollout.plan.services.overdue.watched
+    assert "ignores" not in caplog.text
 
 
 async def refused(turn: Callable[[], Awaitable[object]]) -> None:
