@@ -26,7 +26,7 @@ from rollout_fsm.machine.endings import Ending
 from rollout_fsm.machine.lifecycle import Lifecycle, lifecycle
 from rollout_fsm.message_json import Said, as_messages
 from rollout_fsm.messages import Message
-from rollout_fsm.outcome import Failure, Interrupt, Outcome, bare, interrupts, is_cancelled, judge
+from rollout_fsm.outcome import Failure, Interrupt, Outcome, bare, interrupts, is_cancelled, judge, meet_cancellation
 from rollout_fsm.phases import ACTIVE, SHIELDED, take_over
 from rollout_fsm.plan import Plan
 from rollout_fsm.running import run_activity
@@ -550,7 +550,7 @@ class Rollout:
             if struck:
                 raise struck[0]
             if self._declared.group == "cancellation" and is_cancelled():
-                await trio.lowlevel.checkpoint()
+                await meet_cancellation()
             if blamed:
                 raise blamed[0]
         finally:

@@ -36,7 +36,7 @@ from rollout_fsm.interception import (
     rewritten_response,
 )
 from rollout_fsm.messages import Deliver, Delivery, Message, Request, Response, SystemMessage
-from rollout_fsm.outcome import failed, interrupts, pass_on, plain
+from rollout_fsm.outcome import failed, interrupts, meet_cancellation, pass_on, plain
 from rollout_fsm.parties import Party
 from rollout_fsm.plan import Plan
 from rollout_fsm.provider_policy import asked_of
@@ -216,6 +216,8 @@ class Session:
         except HookFailed as hook:
             call.fail(hook.errors[0])
             hook_failures = tuple(map(record, hook.errors))
+        except trio.Cancelled:
+            return  # its segment is over, as who waits for it finds; raised, it would only be collected by the nursery
         finally:
             segment.leave(call)
             call.done.set()
@@ -307,7 +309,10 @@ class Session:
         try:
             pass_on(got.error)
             try:
-                await trio.lowlevel.checkpoint_if_cancelled()  # given up: whatever came out, it is no answer
+                if got.error is None:
+                    await trio.lowlevel.checkpoint_if_cancelled()  # given up: whatever came out, it is no answer
+                else:
+                    await meet_cancellation(got.error)
             except BaseException:
                 if answer is not None:
                     self.trace.record_call(modelled())  # its tokens were spent all the same (L81)

@@ -6,7 +6,8 @@ taken. What was not graded never counts, and what was aborted is never retryable
 table can turn a failure into a zero.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal, TypedDict, cast, get_args
 
@@ -164,6 +165,12 @@ class Endings:
     rows: tuple[EndingRow, ...] = field(repr=lambda rows: f"<{len(rows)} rows>")
     declaration: Declaration = field(repr=False)
 
+    @cached_property
+    def _by_end(self) -> Mapping[str, Sequence[EndingRow]]:
+        """The rows, by the state that they ask for."""
+        ends = dict.fromkeys(row.end for row in self.rows)
+        return {end: [row for row in self.rows if row.end == end] for end in ends}
+
     @property
     def names(self) -> tuple[str, ...]:
         """By which names rows are changed: those of the endings, and "(stop)" and "(other)" for those that a stop
@@ -172,7 +179,7 @@ class Endings:
 
     def row(self, end: End) -> EndingRow:
         """The row that is taken. Raises LookupError where none fits, which for the shipped table is proven away."""
-        for row in self.rows:
+        for row in self._by_end.get(end.state, ()):
             if row.fits(end):
                 return row
         raise LookupError(f"no row of the endings fits {end}")
