@@ -1,4 +1,5 @@
-"""Work that must be done whatever is cancelled: never in the main task, since Ctrl-C strikes that, shielded or not."""
+"""Work that must be done whatever is cancelled: in a child task, since Ctrl-C strikes only the main task, shielded or
+not."""
 
 from collections.abc import Awaitable, Callable
 
@@ -18,22 +19,13 @@ async def apart(work: Callable[[], Awaitable[None]], *, name: str) -> BaseExcept
         await work()
 
     try:
-        if _may_be_struck():
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(child, name=name)
-        else:
-            await child()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(child, name=name)
     except GeneratorExit:
         raise
     except BaseException as raised:  # noqa: BLE001  (handed to the caller, who decides)
         return raised
     return None
-
-
-def _may_be_struck() -> bool:
-    """Whether this task may be the main one, a child of the root task; one in a nursery of somebody else is none."""
-    nursery = trio.lowlevel.current_task().parent_nursery
-    return nursery is None or nursery.parent_task is trio.lowlevel.current_root_task()
 
 
 async def shielded(work: Callable[[], Awaitable[None]], *, name: str) -> BaseException | None:

@@ -139,6 +139,7 @@ class _Asking:
         self, ask: Callable[[], Awaitable[Reply | None]], fail: Callable[[Failure], Reply | None]
     ) -> None:
         """Ask, and write down what it came to."""
+        assert self.turn.scope is not None
         with self.turn.scope:
             came = await came_to(ask)
             if isinstance(came, Failure):

@@ -7,8 +7,9 @@ nothing was committed. Without a mark the same body is a turn of its own.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import count
+from types import TracebackType
 from typing import Literal
 
 import trio
@@ -44,13 +45,16 @@ class Turn:
     """Whether a client was sent all of the answer."""
     ended: int = field(default=-1, init=False)
     """Where its end stands among those of its slot's turns; -1 before it."""
-    scope: trio.CancelScope = field(factory=trio.CancelScope, init=False, repr=False)
-    """What the turn runs in. Cancelled when its last client has gone: the session knows if that gives it up (L33)."""
+    scope: trio.CancelScope | None = field(factory=trio.CancelScope, init=False, repr=False)
+    """What the turn runs in; None once it is over. Cancelled when its last client has gone: the session knows if that
+    gives it up (L33)."""
     _ends: Iterator[int] = field(factory=count, kw_only=True, repr=False)
     """Numbers the ends of a slot's turns."""
-    _clients: set["Client"] = field(factory=set, init=False, repr=False)
-    _news: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False, repr=False)
-    _room: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False, repr=False)
+    _clients: tuple["Client", ...] = field(default=(), init=False, repr=False)
+    _news: trio.Event | None = field(default=None, init=False, repr=False)
+    """Set when more of the answer has come, or its end; None where nobody waits for that."""
+    _room: trio.Event | None = field(default=None, init=False, repr=False)
+    """Set when a client was sent some more, or has gone; the same."""
 
     @property
     def over(self) -> bool:
@@ -68,6 +72,11 @@ class Turn:
         return not self.delivered and not self.fruitless
 
     @property
+    def cancelled(self) -> bool:
+        """Whether its last client has gone while it ran."""
+        return self.scope is not None and self.scope.cancel_called
+
+    @property
     def alone(self) -> bool:
         """Whether no client waits for it."""
         return not self._clients
@@ -81,54 +90,76 @@ class Turn:
     def add(self, piece: bytes) -> None:
         """The next piece of the stream."""
         self.body += piece
-        if self._news:
-            self._news.unpark_all()
+        self._tell()
 
     async def room(self) -> None:
         """Wait until the fastest client has little left to be sent."""
         if len(self.body) <= AHEAD:
             return
         while self._clients and len(self.body) - max(client.sent for client in self._clients) > AHEAD:
-            await self._room.park()
+            if self._room is None:
+                self._room = trio.Event()
+            await self._room.wait()
 
     def end(self, outcome: Literal["committed", "failed", "given up"], reply: Reply | None = None) -> None:
         """The answer is complete, or there is none: the stream was all, else `reply` is."""
         if reply is not None:
             self.status, self.headers, self.body = reply.status, reply.headers, bytearray(reply.body)
-        self.outcome, self.ended = outcome, next(self._ends)
-        self._news.unpark_all()
+        self.outcome, self.ended, self.scope = outcome, next(self._ends), None
+        self._tell()
 
     # The side of who waits for it
 
-    @contextmanager
-    def joined(self) -> "Iterator[Client]":
-        """Wait for the answer for one client. When the last one leaves before the end, the turn is cancelled."""
-        client = Client(self)
-        self._clients.add(client)
-        try:
-            yield client
-        finally:
-            self._clients.discard(client)
-            self._room.unpark_all()
-            if not self._clients and not self.over:
-                self.scope.cancel()
+    def joined(self) -> "Client":
+        """Wait for the answer for one client, for the length of a block. When the last one leaves before the end, the
+        turn is cancelled."""
+        return Client(self)
+
+    def join(self, client: "Client") -> None:
+        """A client waits from now on."""
+        self._clients = (*self._clients, client)
+
+    def leave(self, client: "Client") -> None:
+        """A client waits no more."""
+        self._clients = tuple(other for other in self._clients if other is not client)
+        self.was_read()
+        if not self._clients and self.scope is not None:
+            self.scope.cancel()
 
     async def change(self) -> None:
         """Wait for more of the answer, or its end."""
-        await self._news.park()
+        if self._news is None:
+            self._news = trio.Event()
+        await self._news.wait()
 
     def was_read(self) -> None:
         """A client was sent some more."""
-        self._room.unpark_all()
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+
+    def _tell(self) -> None:
+        if self._news is not None:
+            self._news.set()
+            self._news = None
 
 
 @define(eq=False)
-class Client:
-    """One connection that waits for a turn's answer."""
+class Client(AbstractContextManager["Client"]):
+    """One connection that waits for a turn's answer, for the length of a block."""
 
     turn: Turn
     sent: int = 0
     """Bytes of the body that were sent."""
+
+    def __enter__(self) -> "Client":
+        self.turn.join(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.turn.leave(self)
 
     @property
     def finished(self) -> bool:
@@ -138,7 +169,7 @@ class Client:
     async def begun(self) -> None:
         """Wait until the head of the answer is known, or that there is none; of a turn that was cancelled, its end."""
         turn = self.turn
-        while not turn.over and (not turn.status or turn.scope.cancel_called):
+        while not turn.over and (not turn.status or turn.cancelled):
             await turn.change()
 
     async def piece(self) -> bytes:

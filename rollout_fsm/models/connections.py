@@ -10,9 +10,9 @@ its exchange has not left complete is closed, whatever the reason, so that the n
 import ssl
 from base64 import b64encode
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from functools import cache, lru_cache
+from types import TracebackType
 from urllib.parse import quote, unquote, urlsplit
 
 import trio
@@ -68,22 +68,27 @@ class Connections:
     """Until when each may be used, and itself; the one that was used last is at the end."""
     _closed: bool = field(default=False, init=False)
 
-    @asynccontextmanager
-    async def asked(self, url: str, headers: Headers, content: bytes) -> AsyncIterator[Answer]:
-        """The answer to a POST, its head read and its body not. `headers` is by lower-case name.
+    def asked(self, url: str, headers: Headers, content: bytes) -> "Exchange":
+        """The answer to a POST, for the length of a block: its head read and its body not. `headers` is by lower-case
+        name.
 
-        Raises `NetworkError`. Left before the body has been read to its end, the block closes the connection.
+        Raises `NetworkError`, for what cannot be asked at once. Left before the body has been read to its end, the
+        block closes the connection.
         """
         target = target_of(url)
         head = head_of(target.path, target.name, headers, target.credentials, len(content))
-        connection = await self._unused(target.origin) or await self._connected(target.origin)
-        try:
-            yield await connection.ask(head, content)
-        finally:
-            if connection.reusable and not self._closed:
-                self._idle.setdefault(target.origin, deque()).append((trio.current_time() + IDLE, connection))
-            else:
-                connection.close()
+        return Exchange(self, target.origin, head, content)
+
+    async def taken(self, origin: Origin) -> Connection:
+        """A connection that nobody else has, until it is given back. Raises `NetworkError`."""
+        return await self._unused(origin) or await self._connected(origin)
+
+    def give_back(self, origin: Origin, connection: Connection) -> None:
+        """Its exchange is over; it is kept for another one, or closed."""
+        if connection.reusable and not self._closed:
+            self._idle.setdefault(origin, deque()).append((trio.current_time() + IDLE, connection))
+        else:
+            connection.close()
 
     def close(self) -> None:
         """Close them all; one that is in use is closed when its exchange is over."""
@@ -125,6 +130,30 @@ class Connections:
             raise ConnectTimeoutError from None
         except (OSError, trio.BrokenResourceError) as error:
             raise ConnectError(str(error)) from error
+
+
+@define(eq=False)
+class Exchange:
+    """One request and its answer, as an async context manager."""
+
+    _of: Connections
+    _origin: Origin
+    _head: bytes = field(repr=False)
+    _content: bytes = field(repr=False)
+    _connection: Connection = field(init=False, repr=False)
+
+    async def __aenter__(self) -> Answer:
+        self._connection = await self._of.taken(self._origin)
+        try:
+            return await self._connection.ask(self._head, self._content)
+        except BaseException:
+            self._of.give_back(self._origin, self._connection)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._of.give_back(self._origin, self._connection)
 
 
 @lru_cache(maxsize=64)

@@ -8,10 +8,10 @@ back.
 
 import os
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 from attrs import Factory, define, field
 
@@ -28,6 +28,8 @@ from rollout_fsm.models.wire import Answer
 from rollout_fsm.strict_json import json_bytes
 
 __all__ = ["EndpointModel"]
+
+T = TypeVar("T")
 
 
 def _shown(url: str | None) -> str:
@@ -102,17 +104,19 @@ class EndpointModel(Model):
         headers = dict(_passed_on(request, dialect))
         if stream:
             headers["accept"] = "text/event-stream"
-        async with self._asked(dialect.path, body, headers) as (answer, url):
+
+        async def take(answer: Answer, url: str) -> Response:
             if (answer.header(b"content-type") or "").lower().startswith("text/event-stream"):
                 fold = Fold(dialect, url, deliver)
                 await read(answer, fold.feed)
                 return await fold.response()
             return await whole(answer, dialect, url)
 
+        return await self._ask(dialect.path, body, headers, take)
+
     async def _beside(self, path: str, dialect: Dialect, request: Request, body: Mapping[str, JSON]) -> dict[str, JSON]:
         """What the endpoint answers about a request at another path than that of its dialect."""
-        async with self._asked(path, body, _passed_on(request, dialect)) as (answer, url):
-            return await document(answer, url)
+        return await self._ask(path, body, _passed_on(request, dialect), document)
 
     def _dialect_of(self, request: Request) -> Dialect:
         try:
@@ -127,12 +131,15 @@ class EndpointModel(Model):
             said = f"the request cannot be put to the model {self.name!r}, which is asked at {dialect.path}: {error}"
             raise ProviderError(said, status_code=400) from None
 
-    @asynccontextmanager
-    async def _asked(
-        self, path: str, body: Mapping[str, JSON], headers: Mapping[str, str]
-    ) -> AsyncIterator[tuple[Answer, str]]:
-        """An answer with a good status, not read yet. What goes wrong with it until it is left is a
-        `ProviderError`."""
+    async def _ask(
+        self,
+        path: str,
+        body: Mapping[str, JSON],
+        headers: Mapping[str, str],
+        take: Callable[[Answer, str], Awaitable[T]],
+    ) -> T:
+        """What is taken of an answer with a good status, given before its body is read, with the URL. What goes wrong
+        until then, and with the network meanwhile, is a `ProviderError`."""
         try:
             url = self._url(path)
             own = self._authorization(self._key())
@@ -142,16 +149,19 @@ class EndpointModel(Model):
         sent = {name.lower(): (name, value) for said in (given, headers, self.headers) for name, value in said.items()}
         content = json_bytes(body)
         doing = "asking"
-        with self._opened() as connections:
-            try:
-                async with connections.asked(url, sent, content) as answer:
-                    doing = "reading the answer of"
-                    if not 200 <= answer.status < 300:
-                        said = await complaint_of(answer)
-                        raise refused(answer.status, said, url=url, location=answer.header(b"location"))
-                    yield answer, url
-            except NetworkError as error:
-                raise unreachable(error, doing=doing, url=url, timeout=self.timeout) from error
+        connections = self._connections or Connections(self.timeout)
+        try:
+            async with connections.asked(url, sent, content) as answer:
+                doing = "reading the answer of"
+                if not 200 <= answer.status < 300:
+                    said = await complaint_of(answer)
+                    raise refused(answer.status, said, url=url, location=answer.header(b"location"))
+                return await take(answer, url)
+        except NetworkError as error:
+            raise unreachable(error, doing=doing, url=url, timeout=self.timeout) from error
+        finally:
+            if connections is not self._connections:  # opened for this call, or left meanwhile by who had entered it
+                connections.close()
 
     def _given(self) -> str:
         given = self.base_url or os.environ.get(self.BASE_URL_VAR) or self.DEFAULT_BASE_URL
@@ -165,9 +175,7 @@ class EndpointModel(Model):
     def _endpoint(self) -> str:
         """The base URL, without query and last slash. Raises `ValueError` for what is none."""
         given = self._given().partition("?")[0]
-        url = given.rstrip("/")
-        for path in self.PATHS:
-            url = url.removesuffix(path).rstrip("/")
+        url = _without(given, self.PATHS)
         if not url.lower().startswith(("http://", "https://")):
             source = "base_url" if self.base_url else self.BASE_URL_VAR
             shown = shown_url(given).rpartition("@")[2]
@@ -188,16 +196,14 @@ class EndpointModel(Model):
             )
         return key
 
-    @contextmanager
-    def _opened(self) -> Iterator[Connections]:
-        if self._connections is not None:
-            yield self._connections
-            return
-        connections = Connections(self.timeout)
-        try:
-            yield connections
-        finally:
-            connections.close()
+
+@lru_cache(maxsize=64)
+def _without(url: str, paths: tuple[str, ...]) -> str:
+    """A base URL without the path of a call that it may end in, and without last slash."""
+    url = url.rstrip("/")
+    for path in paths:
+        url = url.removesuffix(path).rstrip("/")
+    return url
 
 
 def _passed_on(request: Request, dialect: Dialect) -> Mapping[str, str]:

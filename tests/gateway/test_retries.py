@@ -248,7 +248,9 @@ async def test_an_attempt_in_the_moment_in_which_the_turn_is_given_up_runs_again
         slot = gateway.open_slot(session)
         async with attempt(gateway, slot, FIRST):
             await session.begun.wait()
-        slot.turns._turns[0].scope.cancel()  # the hang-up was noticed, the session was not told yet
+        scope = slot.turns._turns[0].scope
+        assert scope is not None
+        scope.cancel()  # the hang-up was noticed, the session was not told yet
         async with attempt(gateway, slot, AGAIN) as again:
             await session.cancelled.wait()
             session.release.set()

@@ -212,7 +212,7 @@ class Played:
     def _leave(self, turn: Turn, joined: AbstractContextManager[Client], *, sent: bool) -> None:
         turn.delivered = turn.delivered or sent
         joined.__exit__(None, None, None)
-        if turn.scope.cancel_called and not turn.over and id(turn) not in self.answered:
+        if turn.cancelled and id(turn) not in self.answered:
             turn.end("given up")  # as the session has it, in the next step
 
 
