@@ -53,4 +53,4 @@ def _waiting(world: World, state: State) -> tuple[Party | None, str]:
         return (PARTIES[step.boundary], step.doing()) if step is not None else ("engine", state.name)
     if world.session is not None and world.session.waits:
         return world.session.waits[-1]
-    return PARTIES[world.blame.boundary], world.blame.doing
+    return PARTIES[world.blame.boundary], world.doing()

@@ -55,8 +55,8 @@ class World:
     returned: tuple[float, float] | None = None
     """When the foreign code of the running activity returned, and its deadline then, both in the event loop's seconds;
     None where the activity does nothing after it (L14a)."""
-    blame: Blame = field(factory=lambda: Blame(boundary=SandboxError, doing="booting"))
-    """Which boundary is being crossed."""
+    _crossing: tuple[type[RolloutError], str, str] = field(default=(SandboxError, "booting", ""), init=False)
+    """Which boundary is being crossed, what is done there, and what a timeout of it adds."""
     standing: Sequence[Failure] = ()
     """Failures of the running activity that stand, however it ends (L63)."""
     lost: Sequence[str] = ()
@@ -96,7 +96,7 @@ class World:
 
     def calling(self, boundary: type[RolloutError], doing: str, note: str = "") -> None:
         """From now on, what is raised or runs out of time is this (L14, L40)."""
-        self.blame = Blame(boundary=boundary, doing=doing, note=note)
+        self._crossing = boundary, doing, note
         if self.watcher is not None:
             self.watcher()
 
@@ -119,7 +119,7 @@ class World:
         """Register what is to be released (L8), with the bound that its kind has (L55)."""
         setting: Setting = "close" if kind == "close" else "release"
         bound = getattr(self.plan.bounds, setting)
-        boundary = self.blame.boundary
+        boundary = self._crossing[0]
         self.holdings.hold(Held(kind=kind, name=name, undo=undo, boundary=boundary, setting=setting, bound=bound))
 
     def hold_cleanup(self, runtime: Runtime) -> None:
@@ -129,7 +129,13 @@ class World:
 
     def doing(self) -> str:
         """What is running, in the log."""
-        return self.blame.doing
+        return self._crossing[1]
+
+    @property
+    def blame(self) -> Blame:
+        """Which boundary is being crossed."""
+        boundary, doing, note = self._crossing
+        return Blame(boundary=boundary, doing=doing, note=note)
 
     @property
     def runtime_lost(self) -> bool:

@@ -42,9 +42,10 @@ def head_of(path: bytes, host: bytes, headers: Headers, credentials: bytes | Non
         own["authorization"] = (b"Authorization", credentials)
     own["content-length"] = (b"Content-Length", b"%d" % length)
     own.pop("transfer-encoding", None)  # the body goes out as it is, whatever was given
-    if not all(_NAME.fullmatch(name) and _VALUE.fullmatch(value) for name, value in own.values()):
-        raise HeaderError
-    lines = b"".join(b"%b: %b\r\n" % line for line in own.values())
+    for name, value in own.values():
+        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise HeaderError
+    lines = b"".join([b"%b: %b\r\n" % line for line in own.values()])
     return b"POST %b HTTP/1.1\r\n%b\r\n" % (path, lines)
 
 

@@ -77,7 +77,7 @@ async def _told(world: World, running: SegmentRun, ended: Attempt[object]) -> Ou
             return Outcome(trigger="errored", failures=broken, left_early=True, lost=kept)
         if ended.error is not None and not own:
             interrupted = is_cancelled()  # the driver knows by whom
-            stray = [] if interrupted else [Failure(error=record(nobodys(HarnessError, world.blame.doing)))]
+            stray = [] if interrupted else [Failure(error=record(nobodys(HarnessError, world.doing())))]
             return Outcome(trigger="errored", failures=stray, left_early=True)
         if not running.gate.asks_stops:
             own = [leaf for leaf in own if not isinstance(leaf, TurnRefused)]

@@ -48,6 +48,8 @@ class Spelling:
     def change(self, body: Mapping[str, JSON], before: Sampling, after: Sampling) -> dict[str, JSON]:
         """The body with the settings that are others `after` than they were `before`."""
         changed = dict(body)
+        if before == after:
+            return changed
         for name in {**before.extra, **after.extra}:
             if name not in after.extra:
                 self._put(changed, name, {})
