@@ -201,6 +201,7 @@ class Batch(AsyncIterator[T], Generic[T]):
                             permit.give_back()
                             break
                         workers.start_soon(self._work, job, permit, finished)
+                await trio.lowlevel.checkpoint_if_cancelled()  # what was cut off, no worker raises
                 for left in self._collector.rest():
                     finished.send_nowait(left)
         except BaseException as raised:  # noqa: BLE001  (handed to whoever iterates, or leaves)

@@ -175,6 +175,27 @@ async def test_a_consumer_that_is_cancelled_leaves_nothing_running() -> None:
         assert world.began.count("runtime.start") == world.ended.count("runtime.stop") == 3
 
 
+async def test_leaving_early_hands_no_group_on_that_is_not_whole() -> None:
+    took = iter([1.0, 1_000.0])
+
+    async def model() -> None:
+        await trio.sleep(next(took))
+
+    world = World(script={"model": model})
+    sizes: list[int] = []
+    async with open_engine(gateway=False) as engine, trio.open_nursery() as elsewhere:
+        batch = engine.run_all(tasks_of(world, 1), rollouts_per_task=2, group_by_task=True, **agent(world))
+        async with batch as groups:
+
+            async def consume() -> None:
+                sizes.extend([len(group) async for group in groups])
+
+            elsewhere.start_soon(consume)
+            await trio.sleep(10)
+    assert next(took, None) is None
+    assert sizes == []
+
+
 async def test_a_consumer_that_takes_its_time_holds_no_rollout_up() -> None:
     world = World(script={"model": sleeps(1)})
     async with open_engine(gateway=False) as engine:
