@@ -7,7 +7,6 @@ nothing was committed. Without a mark the same body is a turn of its own.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from itertools import count
 from types import TracebackType
 from typing import Literal
@@ -73,7 +72,7 @@ class Turn:
 
     @property
     def cancelled(self) -> bool:
-        """Whether its last client has gone while it ran."""
+        """Whether its last client has gone while it runs."""
         return self.scope is not None and self.scope.cancel_called
 
     @property
@@ -145,7 +144,7 @@ class Turn:
 
 
 @define(eq=False)
-class Client(AbstractContextManager["Client"]):
+class Client:
     """One connection that waits for a turn's answer, for the length of a block."""
 
     turn: Turn

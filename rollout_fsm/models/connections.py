@@ -72,8 +72,8 @@ class Connections:
         """The answer to a POST, for the length of a block: its head read and its body not. `headers` is by lower-case
         name.
 
-        Raises `NetworkError`, for what cannot be asked at once. Left before the body has been read to its end, the
-        block closes the connection.
+        Raises `NetworkError`; for what cannot be asked at all, before the block. Left before the body has been read to
+        its end, the block closes the connection.
         """
         target = target_of(url)
         head = head_of(target.path, target.name, headers, target.credentials, len(content))
