@@ -91,7 +91,7 @@ def is_cancelled() -> bool:
 
 async def meet_cancellation(came: BaseException | None = None) -> None:
     """Raise the cancellation of this task if it is cancelled: the one that came, or else a fresh one. As trio's
-    `checkpoint_if_cancelled`, in a step less."""
+    `checkpoint_if_cancelled`, in a step less. (Nobody sets a deadline to minus infinity by hand.)"""
     try:
         if trio.current_effective_deadline() > -math.inf:
             await trio.lowlevel.checkpoint_if_cancelled()

@@ -551,6 +551,7 @@ class Rollout:
                 raise struck[0]
             if self._declared.group == "cancellation" and is_cancelled():
                 await meet_cancellation()
+                await trio.lowlevel.checkpoint()  # the deadline passed in this very step
             if blamed:
                 raise blamed[0]
         finally:

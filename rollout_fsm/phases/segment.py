@@ -13,7 +13,7 @@ from attrs import evolve
 from rollout_fsm.attempt import Attempt, strikeable
 from rollout_fsm.errors import ErrorRecord, HarnessError, SandboxError, TaskError, TurnRefused, attribute, record, text
 from rollout_fsm.foreign import call, is_given
-from rollout_fsm.outcome import Failure, Outcome, interrupts, is_cancelled, lost, nobodys, pass_on, plain
+from rollout_fsm.outcome import Failure, Outcome, failed, interrupts, is_cancelled, lost, pass_on, plain
 from rollout_fsm.runtime import ProgramResult
 from rollout_fsm.segment_run import SegmentRun
 from rollout_fsm.world import World
@@ -76,9 +76,8 @@ async def _told(world: World, running: SegmentRun, ended: Attempt[object]) -> Ou
             kept = [f"{failure.type}: {failure.message}" for failure in running.hook_failures]
             return Outcome(trigger="errored", failures=broken, left_early=True, lost=kept)
         if ended.error is not None and not own:
-            interrupted = is_cancelled()  # the driver knows by whom
-            stray = [] if interrupted else [Failure(error=record(nobodys(HarnessError, world.doing())))]
-            return Outcome(trigger="errored", failures=stray, left_early=True)
+            stray = [] if is_cancelled() else world.blame.of(failed(ended.error, HarnessError, world.doing()))
+            return Outcome(trigger="errored", failures=stray, left_early=True)  # else the driver knows by whom
         if not running.gate.asks_stops:
             own = [leaf for leaf in own if not isinstance(leaf, TurnRefused)]
             return _own_failure(world, own) if own else Outcome(trigger="segment_ended")
