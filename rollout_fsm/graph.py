@@ -7,13 +7,11 @@ Who goes on with a conversation is recognised as a whole; what is new in it alon
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cached_property
 from itertools import chain
 from operator import is_
 
 from attrs import define, field, frozen
 
-from rollout_fsm.cached import is_cached
 from rollout_fsm.messages import AssistantMessage, Message, Tokens
 from rollout_fsm.recent_conversations import EMPTY, Conversation, RecentConversations
 
@@ -98,6 +96,8 @@ class Graph:
     _age: int = field(default=0, init=False)
     """How often the graph has grown."""
     _recent: RecentConversations = field(factory=RecentConversations, init=False)
+    _by_key: dict[tuple[int, Hashable], tuple[int, ...]] | None = field(default=None, init=False)
+    """(parent, key) to the nodes there; more than one only where replies were alike. None until it is asked for."""
 
     def __attrs_post_init__(self) -> None:
         for index, node in enumerate(self.nodes):
@@ -175,8 +175,7 @@ class Graph:
     def settle(self) -> None:
         """Nothing more will be stored: forget what only makes that fast. A request is still found where it was."""
         self._recent = RecentConversations()
-        if is_cached(self, "_children"):
-            del self._children
+        self._by_key = None
 
     # ---- where a conversation stands
 
@@ -254,14 +253,15 @@ class Graph:
 
     # ---- growing
 
-    @cached_property
+    @property
     def _children(self) -> dict[tuple[int, Hashable], tuple[int, ...]]:
-        """(parent, key) to the nodes there; more than one only where replies were alike."""
-        children: dict[tuple[int, Hashable], tuple[int, ...]] = {}
-        for index, node in enumerate(self.nodes):
-            place = (ROOT if node.parent is None else node.parent, node.message.key)
-            children[place] = (*children.get(place, ()), index)
-        return children
+        """(parent, key) to the nodes there."""
+        if self._by_key is None:
+            self._by_key = {}
+            for index, node in enumerate(self.nodes):
+                place = (ROOT if node.parent is None else node.parent, node.message.key)
+                self._by_key[place] = (*self._by_key.get(place, ()), index)
+        return self._by_key
 
     def _add(self, node: MessageNode) -> int:
         index, parent = len(self.nodes), ROOT if node.parent is None else node.parent

@@ -7,7 +7,6 @@ plain text is in it as a digest. Wire formats live with the dialects.
 
 import json
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
-from functools import cached_property
 from hashlib import blake2b
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
@@ -92,8 +91,27 @@ def _digest(values: Iterable[JSON]) -> bytes:
     return blake2b(text.encode(), digest_size=16).digest()
 
 
+class Identified:
+    """What has a place in a conversation. Its key is made once, when it is first asked for, and is no field of it."""
+
+    __slots__ = ("_key",)
+    _key: Hashable
+
+    @property
+    def key(self) -> Hashable:
+        """What identifies the message in a conversation."""
+        try:
+            return self._key
+        except AttributeError:
+            object.__setattr__(self, "_key", self._identity())
+            return self._key
+
+    def _identity(self) -> Hashable:
+        raise NotImplementedError
+
+
 @frozen
-class SystemMessage:
+class SystemMessage(Identified):
     """The instructions that open a conversation."""
 
     content: Content
@@ -104,14 +122,12 @@ class SystemMessage:
         """The text of the message, images left out."""
         return _text(self.content)
 
-    @cached_property
-    def key(self) -> Hashable:
-        """What identifies the message in a conversation."""
+    def _identity(self) -> Hashable:
         return self.role, _said(self.content)
 
 
 @frozen
-class UserMessage:
+class UserMessage(Identified):
     """What the user says: a person, another agent, an environment."""
 
     content: Content
@@ -122,9 +138,7 @@ class UserMessage:
         """The text of the message, images left out."""
         return _text(self.content)
 
-    @cached_property
-    def key(self) -> Hashable:
-        """What identifies the message in a conversation."""
+    def _identity(self) -> Hashable:
         return self.role, _said(self.content)
 
 
@@ -143,7 +157,7 @@ def _calls(given: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
 
 
 @frozen
-class AssistantMessage:
+class AssistantMessage(Identified):
     """A reply of the model."""
 
     content: str | None = None
@@ -157,10 +171,9 @@ class AssistantMessage:
         """The text of the reply, empty if it has none."""
         return self.content or ""
 
-    @cached_property
-    def key(self) -> Hashable:
-        """What identifies the reply in a conversation; hidden reasoning is left out: harnesses need not send it
-        back. The arguments of a call count as what they spell, for some APIs carry an object in the text's place."""
+    def _identity(self) -> Hashable:
+        """Hidden reasoning is left out: harnesses need not send it back. The arguments of a call count as what they
+        spell, for some APIs carry an object in the text's place."""
         if not self.tool_calls:
             return self.role, self.content or ""
         calls = _digest([call.id, call.name, canonical(call.arguments)] for call in self.tool_calls)
@@ -168,7 +181,7 @@ class AssistantMessage:
 
 
 @frozen
-class ToolMessage:
+class ToolMessage(Identified):
     """The result of a tool call."""
 
     content: Content
@@ -181,9 +194,7 @@ class ToolMessage:
         """The text of the result, images left out."""
         return _text(self.content)
 
-    @cached_property
-    def key(self) -> Hashable:
-        """What identifies the result in a conversation."""
+    def _identity(self) -> Hashable:
         return self.role, self.tool_call_id, _said(self.content)
 
 

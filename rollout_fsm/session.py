@@ -7,7 +7,7 @@ its calls are. The session decides no state: it fires `refused`, and tells the s
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 
 import trio
 from attrs import define, evolve, field
@@ -72,16 +72,11 @@ class Session:
     _opening: tuple[Message, ...] = ()
     """The prompt as the interceptors left it: what the user's first words join."""
     _usage_unknown: bool = False
-
-    @cached_property
-    def waits(self) -> list[tuple[Party, str]]:
-        """For whom the turns that go on wait, and for what; the latest is the last."""
-        return []
-
-    @cached_property
-    def _intercepted(self) -> Counter[Hashable]:
-        """Messages that passed the interceptors before the harness saw them, and were not committed yet (L6)."""
-        return Counter()
+    waits: tuple[tuple[Party, str], ...] = ()
+    """For whom the turns that go on wait, and for what; the latest is the last."""
+    _intercepted: Counter[Hashable] | None = None
+    """Messages that passed the interceptors before the harness saw them, and were not committed yet (L6); None where
+    there are no interceptors."""
 
     @property
     def concluded(self) -> bool:
@@ -165,7 +160,8 @@ class Session:
                 passed = done.value.messages[len(shown) :]
             finally:
                 del done  # a frame that keeps an exception which it raises is kept by it
-            self._intercepted.update(message.key for message in passed if rewritable(message))
+            again = Counter(message.key for message in passed if rewritable(message))
+            self._intercepted = again if self._intercepted is None else self._intercepted + again
         if opening:
             self._opening = passed
         return passed
@@ -369,7 +365,7 @@ class Session:
     async def _intercept_request(self, request: Request, known: int) -> Request:
         """Pass a request through the interceptors, unless all that is new in it has passed them before (L6, L33)."""
         new = {at for at in range(known, len(request.messages)) if rewritable(request.messages[at])}
-        settled, left = set(), self._intercepted.copy()
+        settled, left = set(), Counter(self._intercepted or ())
         for at in sorted(new):
             key = request.messages[at].key
             if left[key] > 0:
@@ -454,9 +450,11 @@ class _Wait:
     wait: tuple[Party, str]
 
     def __enter__(self) -> None:
-        self.session.waits.append(self.wait)
+        self.session.waits = (*self.session.waits, self.wait)
         self.session.changed()
 
     def __exit__(self, *_: object) -> None:
-        self.session.waits.remove(self.wait)
+        left = [*self.session.waits]
+        left.remove(self.wait)
+        self.session.waits = tuple(left)
         self.session.changed()

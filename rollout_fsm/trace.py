@@ -7,12 +7,10 @@ the same ones. Nothing here knows a clock: times come from the engine, in epoch 
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import ClassVar, TypeVar
 
 from attrs import Attribute, define, field, frozen
 
-from rollout_fsm.cached import is_cached
 from rollout_fsm.errors import ErrorRecord
 from rollout_fsm.exact_json import plain
 from rollout_fsm.graph import Graph, MessageNode, Placement
@@ -270,6 +268,9 @@ class Trace:
     """Shared by the hooks, tools and rewards of this rollout; never written, and said to be so where it is read from a
     trace that was."""
     _sealed: bool = field(default=False, init=False, eq=False)
+    _made_graph: Graph | None = field(default=None, init=False, eq=False)
+    _made_tokens: TokenCounts | None = field(default=None, init=False, eq=False)
+    _made_answered: set[int] | None = field(default=None, init=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         if faults := [*self._misplaced_nodes(), *self._misplaced_calls()]:
@@ -321,7 +322,7 @@ class Trace:
         tokens = self._tokens  # of the calls before this one
         self.calls.append(call)
         if call.node is not None and self._graph.has_child(call.node):
-            self._tokens = self._counted()  # what goes on from the reply was stored before its length was known
+            self._made_tokens = self._counted()  # what goes on from the reply was stored before its length was known
         elif call.usage is not None:
             tokens.spent(call.usage)
             if call.node is not None:
@@ -335,8 +336,8 @@ class Trace:
     def seal(self) -> None:
         """End the recording: from now on the recording methods raise. Reading stays, as does scoring again (L65)."""
         self._sealed = True
-        if is_cached(self, "_graph"):
-            self._graph.settle()
+        if self._made_graph is not None:
+            self._made_graph.settle()
 
     @property
     def sealed(self) -> bool:
@@ -420,18 +421,24 @@ class Trace:
 
     # ---- the bookkeeping, which a rollout that only waits does without
 
-    @cached_property
+    @property
     def _graph(self) -> Graph:
-        return Graph(self.nodes)
+        if self._made_graph is None:
+            self._made_graph = Graph(self.nodes)
+        return self._made_graph
 
-    @cached_property
+    @property
     def _tokens(self) -> TokenCounts:
-        return self._counted()
+        if self._made_tokens is None:
+            self._made_tokens = self._counted()
+        return self._made_tokens
 
-    @cached_property
+    @property
     def _answered(self) -> set[int]:
         """The replies whose call is recorded."""
-        return {call.node for call in self.calls if call.node is not None}
+        if self._made_answered is None:
+            self._made_answered = {call.node for call in self.calls if call.node is not None}
+        return self._made_answered
 
     def _counted(self) -> TokenCounts:
         tokens = TokenCounts()

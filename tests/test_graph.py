@@ -8,7 +8,6 @@ from attrs import evolve, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_fsm.cached import is_cached
 from rollout_fsm.graph import Placement
 from rollout_fsm.messages import (
     JSON,
@@ -493,9 +492,9 @@ def test_sealing_a_trace_that_was_only_read_makes_no_graph_of_it() -> None:
     turn(talked, [ASK], "4")
     trace = Trace(id="t", task=talked.task, nodes=[*talked.nodes])
     trace.seal()
-    assert not is_cached(trace, "_graph")
+    assert trace._made_graph is None
     assert trace.num_turns == 1
-    assert not is_cached(trace._graph, "_children")
+    assert trace._graph._by_key is None
 
 
 def test_conversations_that_go_on_in_turn_are_each_recognised_after_replies_that_were_alike() -> None:
