@@ -89,18 +89,13 @@ def is_cancelled() -> bool:
     return deadline != math.inf and deadline <= trio.current_time()
 
 
-async def meet_cancellation(came: BaseException | None = None) -> None:
-    """Raise the cancellation of this task if it is cancelled: the one that came, or else a fresh one. As trio's
-    `checkpoint_if_cancelled`, in a step less. (Nobody sets a deadline to minus infinity by hand.)"""
-    try:
-        if trio.current_effective_deadline() > -math.inf:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        elif isinstance(came, trio.Cancelled):
-            raise came
-        else:
-            await trio.sleep_forever()  # it ends at once
-    finally:
-        del came  # a frame that keeps an exception which it raises is kept by it
+async def meet_cancellation() -> None:
+    """Raise a fresh cancellation if this task is cancelled: one that came may be kept by foreign code, which would keep
+    what it was raised through. As trio's `checkpoint_if_cancelled`, in a step less."""
+    if trio.current_effective_deadline() > -math.inf:
+        await trio.lowlevel.checkpoint_if_cancelled()
+    else:
+        await trio.sleep_forever()  # it ends at once
 
 
 def pass_on(error: BaseException | None) -> None:

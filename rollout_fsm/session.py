@@ -305,10 +305,7 @@ class Session:
         try:
             pass_on(got.error)
             try:
-                if got.error is None:
-                    await trio.lowlevel.checkpoint_if_cancelled()  # given up: whatever came out, it is no answer
-                else:
-                    await meet_cancellation(got.error)
+                await meet_cancellation()  # given up: whatever came out, it is no answer
             except BaseException:
                 if answer is not None:
                     self.trace.record_call(modelled())  # its tokens were spent all the same (L81)

@@ -319,6 +319,32 @@ async def test_nothing_of_a_rollout_is_kept_by_a_cycle(case: str) -> None:
     assert [error() for error in kept.raised if error() is not None] == []
 
 
+async def test_a_model_that_keeps_the_cancellation_that_it_was_sent_keeps_no_trace() -> None:
+    world, kept = World(), list[trio.Cancelled]()
+    watched: list[weakref.ref[Trace]] = []
+
+    async def model() -> None:
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled as sent:
+            kept.append(sent)
+            raise
+
+    async def run() -> None:
+        async with open_engine(gateway=False) as engine:
+            rollout = mint(engine, world)
+            watched.append(weakref.ref(rollout.trace))
+            await cancelled_by_scope(rollout)
+            assert rollout.state == "aborted"
+
+    world.script["model"] = model
+    await run()
+    world.session = world.runtime = None
+    await trio.lowlevel.checkpoint()  # the event loop lets go of the task that it ran last
+    assert len(kept) == 1
+    assert watched[0]() is None
+
+
 async def test_a_trace_that_is_kept_keeps_nothing_else() -> None:
     world = World(script={"model": raises(ValueError)})
     traces: list[Trace] = []
