@@ -305,7 +305,10 @@ class Session:
         try:
             pass_on(got.error)
             try:
-                await meet_cancellation()  # given up: whatever came out, it is no answer
+                if got.error is None:
+                    await trio.lowlevel.checkpoint_if_cancelled()  # given up: whatever came out, it is no answer
+                else:
+                    await meet_cancellation()
             except BaseException:
                 if answer is not None:
                     self.trace.record_call(modelled())  # its tokens were spent all the same (L81)
