@@ -37,9 +37,17 @@ def task_row(task: Task) -> dict[str, JSON]:
 
     Raises `FormatError` for fields that JSON cannot carry.
     """
-    row = plain(_CONVERTER.unstructure(task), f"the row of a {type(task).__name__} cannot be written as JSON")
+    kind = type(task)
+    doing = f"the row of a {kind.__name__} cannot be written as JSON"
+    row = plain(_CONVERTER.unstructure(task, _declaring(kind)), doing)
     assert isinstance(row, dict)
     return row
+
+
+def _declaring(kind: type[Task]) -> type[Task]:
+    """The class that declares the fields: one that only adds behaviour needs no writer of its own, which the converter
+    would keep for ever, and the class with it."""
+    return next(base for base in kind.__mro__ if "__attrs_attrs__" in vars(base))
 
 
 def structure_task(cls: type[TaskT], row: Mapping[str, JSON]) -> TaskT:

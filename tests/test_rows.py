@@ -1,7 +1,9 @@
 """Tasks from rows and back: exact types, no unknown columns, every fault at once."""
 
+import gc
 import json
 import math
+import weakref
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -298,3 +300,19 @@ def test_a_validator_of_a_tasks_own_sees_the_whole_task_and_what_a_converter_mad
     assert (made.high, made.kind) == (2, "hard")
     with pytest.raises(FormatError, match="high must be at least 3, not 2"):
         structure_task(Careful, {"prompt": "?", "low": 3, "high": 2})
+
+
+def test_a_class_that_only_adds_behaviour_has_the_rows_of_the_one_that_declares_the_fields() -> None:
+    class Graded(Sum):
+        """Adds no field."""
+
+    assert task_row(Graded(prompt="2 + 2?", answer="4")) == task_row(Sum(prompt="2 + 2?", answer="4"))
+
+
+def test_a_class_that_only_adds_behaviour_is_let_go_of_when_its_last_task_is() -> None:
+    made = type("Passing", (Sum,), {})
+    task_row(made(prompt="?", answer="4"))
+    kind = weakref.ref(made)
+    del made
+    gc.collect()
+    assert kind() is None

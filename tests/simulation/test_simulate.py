@@ -1,5 +1,6 @@
 """`simulate`, as embedders use it: their own task on the real engine, with everything else scripted."""
 
+import gc
 import json
 import math
 import signal
@@ -251,3 +252,12 @@ def test_a_number_that_a_signal_writes_past_its_return_is_held_to_the_same_rules
 
     outcome = simulate({"segments": [{"turns": [{}]}]}, task=Writes(prompt="hello"))
     assert (outcome.state, outcome.errors, outcome.metrics) == ("failed", ["TaskError"], {})
+
+
+def test_a_play_leaves_no_class_behind() -> None:
+    scenario = {"segments": [{"turns": [{}]}], "rewards": [{"name": "right"}], "harness_metrics": [{"name": "length"}]}
+    gc.collect()
+    before = len(Task.__subclasses__())
+    assert simulate(scenario).ok
+    gc.collect()
+    assert len(Task.__subclasses__()) == before
