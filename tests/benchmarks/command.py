@@ -99,7 +99,8 @@ def measured(given: Namespace, run: Run) -> Run:
         partial = True
     printed = [one for one in found if one.mark is not None] if given.targets else found
     if printed:
-        say(f"medians of {given.runs}\n\n{figures_table(printed, peer=given.peer is not None)}")
+        hardly = "; with --small hardly anything is done, so these figures say nothing" if given.small else ""
+        say(f"medians of {given.runs}{hardly}\n\n{figures_table(printed, peer=given.peer is not None)}")
     elif found:
         say("none of these figures has a target")
     return run.having(found, failed, partial=partial)

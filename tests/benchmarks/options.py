@@ -79,7 +79,14 @@ def parser() -> Parser:
     )
     made.add_argument("--peer", metavar="PYTHON", help="the baseline: an interpreter with verifiers, to compare with")
     made.add_argument("--runs", type=number_of_runs, metavar="N", help=f"samples of each figure (default {RUNS})")
-    made.add_argument("--only", nargs="+", type=benchmark, metavar="BENCHMARK", help="these benchmarks, instead of all")
+    made.add_argument(
+        "--only",
+        nargs="+",
+        action="extend",
+        type=benchmark,
+        metavar="BENCHMARK",
+        help="these benchmarks, instead of all",
+    )
     made.add_argument("--json", type=Path, metavar="FILE", help="write every sample there, with machine and versions")
     made.add_argument("--targets", action="store_true", help="print only the figures that have one (JSON has all)")
     made.add_argument("--small", action="store_true", help="do next to nothing, to see that everything runs")

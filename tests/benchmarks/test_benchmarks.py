@@ -72,7 +72,14 @@ def test_the_same_work_is_done_in_the_peers_interpreter_in_turn(
     for one in told["figures"]:
         assert [len(samples) for samples in one["samples"].values()] == [2, 2]
         assert one["times_better"] == pytest.approx(one["peer"] / one["here"])
-    assert "| ≥ 0.5× |" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "| ≥ 0.5× |" in printed
+    assert "medians of 2; with --small hardly anything is done, so these figures say nothing" in printed
+
+
+def test_benchmarks_that_are_named_one_by_one_are_all_done() -> None:
+    given = parser().parse_args(["--only", "turns", "--only", "import", "memory"])
+    assert given.only == ["turns", "import", "memory"]
 
 
 @pytest.mark.whole_process
