@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 
 from rollout_fsm.flow import Flow
 from rollout_fsm.identity import Identity
-from rollout_fsm.outcome import bare, interrupts, is_cancelled, plain
+from rollout_fsm.outcome import bare, interrupts, plain
 from rollout_fsm.past import NO_PAST, Past
 from rollout_fsm.shield import shielded
 from rollout_fsm.task import Task
@@ -201,7 +201,6 @@ class Batch(AsyncIterator[T], Generic[T]):
                             permit.give_back()
                             break
                         workers.start_soon(self._work, job, permit, finished)
-                await trio.lowlevel.checkpoint_if_cancelled()  # what was cut off, no worker raises
                 for left in self._collector.rest():
                     finished.send_nowait(left)
         except BaseException as raised:  # noqa: BLE001  (handed to whoever iterates, or leaves)
@@ -214,10 +213,6 @@ class Batch(AsyncIterator[T], Generic[T]):
         try:
             with self._flow.driven:
                 trace = await self._run(job, permit)
-        except trio.Cancelled:
-            if not is_cancelled():
-                raise
-            return  # raised, it would only be collected by the nursery, whose scope it is or is within
         finally:
             permit.give_back()
         for whole in self._collector.add(trace) if trace is not None else ():

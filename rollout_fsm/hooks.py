@@ -145,7 +145,7 @@ class BoundHook:
         return await _asked(getattr(owner, self.hook.name), **given)
 
 
-@frozen(kw_only=True, eq=False, slots=False)
+@frozen(kw_only=True, eq=False, slots=False)  # with slots, cached properties make the reading of every field slow
 class Hooks:
     """The hooks of a class of tasks, each list in the order of calling: higher priority first, then by name (L30)."""
 

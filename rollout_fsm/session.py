@@ -305,8 +305,8 @@ class Session:
         try:
             pass_on(got.error)
             try:
-                if got.error is None:
-                    await trio.lowlevel.checkpoint_if_cancelled()  # given up: whatever came out, it is no answer
+                if got.error is None:  # given up: whatever came out, it is no answer, and no failure
+                    await trio.lowlevel.checkpoint_if_cancelled()
                 else:
                     await meet_cancellation()
             except BaseException:

@@ -271,6 +271,8 @@ class Trace:
     _made_graph: Graph | None = field(default=None, init=False, eq=False)
     _made_tokens: TokenCounts | None = field(default=None, init=False, eq=False)
     _made_answered: set[int] | None = field(default=None, init=False, eq=False)
+    """The bookkeeping, None until it is asked for. No cached properties: on a class with slots these make the reading
+    of every field slow."""
 
     def __attrs_post_init__(self) -> None:
         if faults := [*self._misplaced_nodes(), *self._misplaced_calls()]:

@@ -162,7 +162,7 @@ class Incoming:
             self._fail(NOT_SUPPORTED, f"HTTP/{version}")
         elif names.count(b"host") != 1 and (version == "1.1" or b"host" in names):
             self._fail(BAD_REQUEST, "it must have one Host header")
-        elif b"transfer-encoding" in names and not self._is_chunked():
+        elif any(name == b"transfer-encoding" and value.lower() != b"chunked" for name, value in self._headers):
             self._fail(NOT_IMPLEMENTED, "its transfer-encoding is another than chunked")
         else:
             self._events.append(
@@ -174,10 +174,6 @@ class Incoming:
                     modern=version == "1.1",
                 )
             )
-
-    def _is_chunked(self) -> bool:
-        """Whether no other transfer-encoding is named than the one that can be read."""
-        return all(value.lower() == b"chunked" for name, value in self._headers if name == b"transfer-encoding")
 
     def on_chunk_header(self) -> None:
         self._in_chunks = True

@@ -8,7 +8,6 @@ nothing was committed. Without a mark the same body is a turn of its own.
 
 from collections.abc import Iterator
 from itertools import count
-from types import TracebackType
 from typing import Literal
 
 import trio
@@ -155,9 +154,7 @@ class Client:
         self.turn.join(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.turn.leave(self)
 
     @property

@@ -56,7 +56,7 @@ class DeclarationError(Exception):
         super().__init__("\n".join(self.faults))
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True, slots=False)  # with slots, cached properties make the reading of every field slow
 class Row:
     """One transition. Of the rows with one source and trigger, the first whose guard holds is taken.
 
@@ -107,7 +107,7 @@ class State:
     rows: tuple[Row, ...] = ()
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True, slots=False)  # with slots, cached properties make the reading of every field slow
 class Declaration:
     """The whole machine. `states` is in lifecycle order when made by `declare` or `load_machine`."""
 

@@ -158,7 +158,7 @@ def _among(wanted: tuple[str, ...] | None, given: tuple[str, ...]) -> bool:
     return wanted is None or any(word in wanted for word in given)
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True, slots=False)  # with slots, cached properties make the reading of every field slow
 class Endings:
     """The table of endings of one declared machine. `load_endings` reads it; embedders change it."""
 

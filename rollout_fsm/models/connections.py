@@ -12,7 +12,6 @@ from base64 import b64encode
 from collections import deque
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from types import TracebackType
 from urllib.parse import quote, unquote, urlsplit
 
 import trio
@@ -68,7 +67,7 @@ class Connections:
     """Until when each may be used, and itself; the one that was used last is at the end."""
     _closed: bool = field(default=False, init=False)
 
-    def asked(self, url: str, headers: Headers, content: bytes) -> "Exchange":
+    def asked(self, url: str, headers: Headers, content: bytes) -> "Asked":
         """The answer to a POST, for the length of a block: its head read and its body not. `headers` is by lower-case
         name.
 
@@ -77,7 +76,7 @@ class Connections:
         """
         target = target_of(url)
         head = head_of(target.path, target.name, headers, target.credentials, len(content))
-        return Exchange(self, target.origin, head, content)
+        return Asked(self, target.origin, head, content)
 
     async def taken(self, origin: Origin) -> Connection:
         """A connection that nobody else has, until it is given back. Raises `NetworkError`."""
@@ -133,7 +132,7 @@ class Connections:
 
 
 @define(eq=False)
-class Exchange:
+class Asked:
     """One request and its answer, as an async context manager."""
 
     _of: Connections
@@ -150,9 +149,7 @@ class Exchange:
             self._of.give_back(self._origin, self._connection)
             raise
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._of.give_back(self._origin, self._connection)
 
 

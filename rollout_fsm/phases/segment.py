@@ -76,8 +76,9 @@ async def _told(world: World, running: SegmentRun, ended: Attempt[object]) -> Ou
             kept = [f"{failure.type}: {failure.message}" for failure in running.hook_failures]
             return Outcome(trigger="errored", failures=broken, left_early=True, lost=kept)
         if ended.error is not None and not own:
+            # interrupted, and the driver knows by whom; or a Cancelled that nobody's scope sent
             stray = [] if is_cancelled() else world.blame.of(failed(ended.error, HarnessError, world.doing()))
-            return Outcome(trigger="errored", failures=stray, left_early=True)  # else the driver knows by whom
+            return Outcome(trigger="errored", failures=stray, left_early=True)
         if not running.gate.asks_stops:
             own = [leaf for leaf in own if not isinstance(leaf, TurnRefused)]
             return _own_failure(world, own) if own else Outcome(trigger="segment_ended")
